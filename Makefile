@@ -1,0 +1,186 @@
+# Sandbox. `make` builds, `make check` tests, `make install` installs; `make V=1` shows the commands.
+# Out-of-tree: `make BUILD=/tmp/b`. Files are found by folder: adding a source needs no edit here.
+
+VERSION  := $(shell cat VERSION)
+PREFIX   ?= /usr/local
+BINDIR   ?= $(PREFIX)/bin
+LIBEXECDIR ?= $(PREFIX)/libexec/sandbox
+MANDIR   ?= $(PREFIX)/share/man
+DOCDIR   ?= $(PREFIX)/share/doc/sandbox
+BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHCOMPDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+BUILD    ?= build
+CC       ?= cc
+AR       ?= ar
+PKG_CONFIG ?= pkg-config
+OPT      ?= -O2 -g
+# Set SANITIZE=address,undefined or SANITIZE=thread for an instrumented build.
+SANITIZE ?=
+WERROR   ?= -Werror
+
+ifneq ($(V),1)
+Q := @
+say = @printf '  %-7s %s\n' $(1) $(2)
+endif
+
+WARN := -Wall -Wextra -Wshadow -Wformat=2 -Wmissing-prototypes -Wwrite-strings -Wvla -Wundef -Wpointer-arith $(WERROR)
+HARDEN := -fstack-protector-strong -fPIE
+ifeq ($(SANITIZE),)
+HARDEN += -D_FORTIFY_SOURCE=2
+else
+SANFLAGS := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+endif
+CPPFLAGS += -I. -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"' -include shared/base/banned.h
+CFLAGS_ALL := -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS) -pthread $(CFLAGS)
+LDFLAGS_ALL := -pie -Wl,-z,relro,-z,now,--as-needed -pthread $(SANFLAGS) $(LDFLAGS)
+
+pc_cflags = $(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null)
+pc_libs   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
+CLI_PC    := libcjson
+DAEMON_PC := libcjson libmicrohttpd libevent_core libevent_pthreads sqlite3 libcurl inih
+CPPFLAGS  += $(call pc_cflags,$(DAEMON_PC))
+CLI_LIBS    := $(call pc_libs,$(CLI_PC))
+DAEMON_LIBS := $(call pc_libs,$(DAEMON_PC))
+
+# --- sources ---------------------------------------------------------------------------------------------------
+BASE_C   := $(wildcard shared/base/*.c)
+MODEL_C  := $(wildcard shared/model/*.c)
+JSON_C   := $(wildcard shared/json/*.c)
+MUX_C    := $(wildcard shared/mux/*.c)
+HTTP_C   := $(filter-out shared/http/engine_%,$(wildcard shared/http/*.c))
+CONFIG_C := $(wildcard shared/config/*.c)
+CLI_C    := $(wildcard cli/*.c cli/cmd/*.c)
+INIT_C   := $(wildcard daemon/init/*.c)
+DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
+	daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c)
+# The parts of shared/ that sandbox-init links: libc only.
+INIT_SHARED_C := $(BASE_C) $(MUX_C)
+
+obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
+lib = $(BUILD)/lib$(1).a
+SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,model) $(call lib,base)
+
+PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandboxd $(BUILD)/sandbox-init
+
+all: $(PROGRAMS)
+
+$(call lib,base):   $(call obj,$(BASE_C))
+$(call lib,model):  $(call obj,$(MODEL_C))
+$(call lib,json):   $(call obj,$(JSON_C))
+$(call lib,mux):    $(call obj,$(MUX_C))
+$(call lib,http):   $(call obj,$(HTTP_C))
+$(call lib,config): $(call obj,$(CONFIG_C))
+$(call lib,daemon): $(call obj,$(DAEMON_C))
+$(call lib,cli):    $(call obj,$(filter-out cli/main.c,$(CLI_C)))
+
+$(BUILD)/lib%.a:
+	$(call say,AR,$@)
+	$(Q)mkdir -p $(@D) && rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+# Text that is compiled in (migrations): x.sql becomes a string literal header.
+$(BUILD)/sandbox: $(call obj,cli/main.c) $(call lib,cli) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
+
+$(BUILD)/sandboxd: $(call obj,daemon/main.c) $(call lib,daemon) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(DAEMON_LIBS)
+
+# sandbox-init: static, with musl where there is one (13-55 KB and tens of KB resident instead of 0.8 MB).
+MUSL_CC ?= $(shell command -v musl-gcc)
+INIT_CC ?= $(if $(MUSL_CC),$(MUSL_CC) -idirafter /usr/include -idirafter /usr/include/$(shell $(CC) -print-multiarch),$(CC))
+INIT_CFLAGS := -std=gnu17 -Os -g $(WARN) -fstack-protector-strong -ffunction-sections -fdata-sections -fno-pie
+INIT_OBJ := $(patsubst %.c,$(BUILD)/init/%.o,$(INIT_SHARED_C) $(INIT_C))
+INIT_CPPFLAGS := -I. -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"' -DSANDBOX_INIT=1 -include shared/base/banned.h
+
+$(BUILD)/init/%.o: %.c
+	$(call say,CC-INIT,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(INIT_CC) $(INIT_CPPFLAGS) $(INIT_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/sandbox-init: $(INIT_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections,-z,relro,-z,now -o $@ $^
+
+# --- tests -----------------------------------------------------------------------------------------------------
+# A unit test is tests/unit/test_NAME.c with cmocka; it links the daemon library too when it includes daemon/.
+UNIT_C := $(wildcard tests/unit/test_*.c)
+UNIT   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_C))
+unit_daemon = $(if $(shell grep -lE '^\#include "daemon/(api|controller|aegis|store|worker|runtime|config)' tests/unit/$(1).c 2>/dev/null),$(call lib,daemon))
+unit_cli    = $(if $(shell grep -lE '^\#include "cli/' tests/unit/$(1).c 2>/dev/null),$(call lib,cli))
+
+.SECONDEXPANSION:
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $$(call unit_cli,$$*) $$(call unit_daemon,$$*) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(call pc_libs,cmocka) $(if $(call unit_daemon,$*),$(DAEMON_LIBS),$(CLI_LIBS))
+
+unit: $(UNIT)
+	$(Q)tests/lib/run-unit $(UNIT)
+
+check: all $(UNIT)
+	$(Q)BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
+
+# Tools the tests use: tests/tools/NAME.c, one program each.
+TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
+$(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
+tools: $(TOOLS)
+check: tools
+
+# --- fuzz: tests/fuzz/fuzz_NAME.c with libFuzzer (clang) ---------------------------------------------------------
+FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 10
+FUZZ_CC ?= clang
+fuzz-smoke:
+	$(Q)tests/fuzz/run smoke $(FUZZ_SECONDS) $(FUZZ)
+fuzz:
+	$(Q)tests/fuzz/run long $(T)
+
+bench: all
+	$(Q)tests/bench/run $(abspath $(BUILD))
+
+# --- generated files: committed, checked for staleness by make check ----------------------------------------------
+generate: $(BUILD)/sandbox $(BUILD)/sandboxd
+	$(Q)tests/lib/generate $(abspath $(BUILD)) .
+
+lint:
+	$(Q)tests/lib/lint
+
+install: all
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man8 \
+		$(DESTDIR)$(DOCDIR) $(DESTDIR)$(BASHCOMPDIR) $(DESTDIR)$(ZSHCOMPDIR) $(DESTDIR)$(FISHCOMPDIR)
+	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandboxd $(DESTDIR)$(BINDIR)/
+	install -m 0755 $(BUILD)/sandbox-init $(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)
+	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man1/; done
+	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man5/; done
+	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man8/; done
+	[ ! -f completions/sandbox.bash ] || install -m 0644 completions/sandbox.bash $(DESTDIR)$(BASHCOMPDIR)/sandbox
+	[ ! -f completions/_sandbox ] || install -m 0644 completions/_sandbox $(DESTDIR)$(ZSHCOMPDIR)/_sandbox
+	[ ! -f completions/sandbox.fish ] || install -m 0644 completions/sandbox.fish $(DESTDIR)$(FISHCOMPDIR)/sandbox.fish
+	install -m 0644 README.md LICENSE $(DESTDIR)$(DOCDIR)/
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/sandbox $(DESTDIR)$(BINDIR)/sandboxd $(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)
+	rm -f $(DESTDIR)$(MANDIR)/man1/sandbox.1 $(DESTDIR)$(MANDIR)/man1/sandbox-*.1 $(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5 \
+		$(DESTDIR)$(MANDIR)/man8/sandboxd.8 $(DESTDIR)$(MANDIR)/man8/sandbox-init.8
+	rm -f $(DESTDIR)$(BASHCOMPDIR)/sandbox $(DESTDIR)$(ZSHCOMPDIR)/_sandbox $(DESTDIR)$(FISHCOMPDIR)/sandbox.fish
+	rm -rf $(DESTDIR)$(DOCDIR)
+	-rmdir $(DESTDIR)$(LIBEXECDIR) 2>/dev/null
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+.PHONY: all check unit tools fuzz fuzz-smoke bench generate lint install uninstall clean
+.DELETE_ON_ERROR:
+.SECONDARY:

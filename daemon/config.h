@@ -1,0 +1,44 @@
+/*
+ * sandboxd's configuration. One X-macro table (daemon/config.def) gives key, type, default and help: the parser, --check-config,
+ * the man page and docs/config.md expand from it. Unknown keys are refused with file and line.
+ */
+#ifndef SANDBOX_DAEMON_CONFIG_H
+#define SANDBOX_DAEMON_CONFIG_H
+
+#include "shared/base/buf.h"
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct daemon_config {
+#define CONFIG_STR(section, key, field, def, reload, help) char *field;
+#define CONFIG_INT(section, key, field, def, min, max, reload, help) int64_t field;
+#define CONFIG_BOOL(section, key, field, def, reload, help) bool field;
+#define CONFIG_DURATION(section, key, field, def_ms, min_ms, max_ms, reload, help) int64_t field;
+#define CONFIG_SIZE(section, key, field, def, min, max, reload, help) int64_t field;
+#define CONFIG_REAL(section, key, field, def, min, max, reload, help) double field;
+#include "daemon/config.def"
+#undef CONFIG_STR
+#undef CONFIG_INT
+#undef CONFIG_BOOL
+#undef CONFIG_DURATION
+#undef CONFIG_SIZE
+#undef CONFIG_REAL
+};
+
+/* Defaults for root (/var/lib/sandbox, /run/sandbox) or for a user (XDG directories), already resolved to absolute paths. */
+int daemon_config_defaults(struct daemon_config *c, struct error *err);
+/* Reads an ini file over the present values. Message: "<file>:<line>: …". */
+int daemon_config_load(struct daemon_config *c, const char *path, struct error *err);
+/* One "section.key=value" override from the command line. */
+int daemon_config_set(struct daemon_config *c, const char *assignment, struct error *err);
+/* Checks that need several keys (profile word, paths, thresholds). */
+int daemon_config_check(const struct daemon_config *c, struct error *err);
+/* Copies the keys marked reloadable from fresh; names (into log) those that changed and need a restart. */
+void daemon_config_reload(struct daemon_config *c, const struct daemon_config *fresh);
+void daemon_config_done(struct daemon_config *c);
+/* Every key as "section.key = value  # help" lines. */
+void daemon_config_print(const struct daemon_config *c, struct buf *out);
+
+#endif

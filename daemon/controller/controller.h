@@ -1,0 +1,156 @@
+/*
+ * The controller: authorisation, policy, AEGIS, durable records. It decides; it never touches a runtime.
+ * All functions may be called from any thread; they take the store's lock for microseconds and never block on a
+ * runtime or the network. The worker side of the interface is at the end: in role `all` the local worker calls it
+ * directly, a remote one through its link.
+ */
+#ifndef SANDBOX_DAEMON_CONTROLLER_H
+#define SANDBOX_DAEMON_CONTROLLER_H
+
+#include "daemon/aegis/aegis.h"
+#include "shared/base/error.h"
+#include "shared/model/model.h"
+
+struct controller;
+struct store;
+struct daemon_config;
+
+/* Who asks, as established by the server. */
+struct caller {
+	enum role role;
+	char tenant[TENANT_MAX_LEN + 1]; /* the tenant they act in by default */
+	bool all_tenants;                /* admins */
+	char who[128];                   /* for audit and logs: "uid 1000", "token ci" */
+	char request_id[ID_TEXT_LEN + 1];
+};
+
+int controller_new(const struct daemon_config *config, struct store *store, struct controller **ret, struct error *err);
+void controller_free(struct controller *c);
+struct store *controller_store(struct controller *c);
+
+/* --- operators --- */
+
+struct create_result {
+	struct sandbox sandbox;
+	struct operation operation;
+	struct decision decision; /* always filled, also when refused */
+	bool replayed;            /* the idempotency key had been seen */
+};
+void create_result_init(struct create_result *r);
+void create_result_done(struct create_result *r);
+
+/* spec.tenant NULL or "": the caller's. explain_only: decide, store nothing (ids are empty). idempotency_key NULL: none.
+ * ERR_INVALID, ERR_FORBIDDEN, ERR_CONFLICT (name taken, key reused with another body), ERR_NO_CAPACITY; on those two the
+ * decision says why. */
+int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
+                      const char *idempotency_key, struct create_result *ret, struct error *err);
+/* ref: id, exact name, unique prefix or suffix (≥ 4 digits) of an id, among what the caller may see; live first.
+ * ERR_NOT_FOUND; ERR_CONFLICT when ambiguous (the message lists candidates). */
+int controller_resolve(struct controller *c, const struct caller *who, const char *ref, struct sandbox *ret, struct error *err);
+
+struct sandbox_list {
+	struct sandbox *items;
+	size_t len;
+};
+void sandbox_list_done(struct sandbox_list *l);
+struct list_query {
+	const char *tenant;  /* NULL: all the caller may see */
+	bool all;            /* also ended ones (within their retention) */
+	const struct map *labels; /* NULL or must match */
+	size_t limit;        /* 0: all */
+	const char *after;   /* id cursor, NULL: from the newest */
+};
+int controller_list(struct controller *c, const struct caller *who, const struct list_query *q, struct sandbox_list *ret, struct error *err);
+
+/* Accepted in every state, idempotent: a second delete answers the operation of the first. */
+int controller_delete(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err);
+/* Moves the deadline later (or earlier: only this call may); from now. */
+int controller_extend(struct controller *c, const struct caller *who, const char *ref, int64_t ttl_ms, struct sandbox *ret, struct error *err);
+int controller_operation(struct controller *c, const struct caller *who, const char *id, struct operation *ret, struct error *err);
+struct operation_list {
+	struct operation *items;
+	size_t len;
+};
+void operation_list_done(struct operation_list *l);
+/* sandbox_ref NULL: all visible. Newest first. */
+int controller_operations(struct controller *c, const struct caller *who, const char *sandbox_ref, size_t limit, struct operation_list *ret, struct error *err);
+
+/* Calls fn once, from any thread, when the operation has ended (at once when it has). The watch is gone then.
+ * controller_unwatch guarantees that fn does not run after it returned, and is true when it had not run. */
+typedef void (*operation_watch)(void *ctx, const struct id *operation);
+int controller_watch(struct controller *c, const struct id *operation, operation_watch fn, void *ctx, uint64_t *ret_watch, struct error *err);
+bool controller_unwatch(struct controller *c, uint64_t watch);
+
+/* A command about to be handed to the worker: checks the caller, the sandbox's state and deadline, writes the running
+ * operation. The caller must then start it or call controller_exec_end. ERR_EXPIRED and ERR_NOT_FOUND told apart. */
+struct exec_grant {
+	struct id operation;
+	struct id sandbox;
+	struct id node;
+	int64_t deadline_us;  /* the sandbox's, wall clock */
+	bool writable_root;
+};
+int controller_exec_begin(struct controller *c, const struct caller *who, const char *sandbox_ref, const struct command *cmd,
+                          struct exec_grant *ret, struct error *err);
+/* The command's end: the result, or not_started/lost with an error text (error NULL: none). Later calls for the same
+ * operation change nothing and return 0. */
+int controller_exec_end(struct controller *c, const struct id *operation, const struct result *result,
+                        enum error_code code, const char *error, struct error *err);
+
+/* --- workers --- */
+
+struct node_report {
+	struct id node;
+	char name[NAME_MAX_LEN + 1];
+	struct resources total;
+	uint32_t max_sandboxes;
+	double pressure; /* 0..1 */
+	struct tier_offer_bits { bool offered; char reason[256]; } tiers[TIER_COUNT];
+	bool network[NETWORK_COUNT];
+	char network_reason[NETWORK_COUNT][256];
+	struct map labels;
+	char region[64];
+};
+int controller_heartbeat(struct controller *c, const struct node_report *r, struct error *err);
+
+/* Work for a node. */
+struct lease {
+	struct id operation;
+	enum op_kind kind;   /* CREATE or DELETE */
+	uint32_t attempt;
+	struct sandbox sandbox;
+};
+void lease_done(struct lease *l);
+/* 1: *ret filled (the operation is now running); 0: nothing to do. */
+int controller_lease(struct controller *c, const struct id *node, struct lease *ret, struct error *err);
+/* Called (any thread) whenever a lease may be available for the node. One per node; NULL removes. */
+void controller_on_work(struct controller *c, const struct id *node, void (*fn)(void *ctx), void *ctx);
+/* True when a delete of this sandbox is wanted: a long create asks between its steps and stops. */
+bool controller_wants_delete(struct controller *c, const struct id *sandbox);
+
+struct completion {
+	struct id operation;
+	uint32_t attempt;      /* stale attempts are ignored: returns 0, changes nothing */
+	bool success;
+	enum error_code code;  /* of a failure */
+	const char *error;     /* of a failure */
+	const char *image_digest; /* of a create, may be NULL */
+};
+int controller_complete(struct controller *c, const struct completion *done, struct error *err);
+/* Records what a running create is doing ("pulling 40 %"), shown by the operation; never fails. */
+void controller_progress(struct controller *c, const struct id *operation, const char *text);
+/* The sandbox ended by itself (its process 1 exited, was killed): state failed with this text; frees the reservation. */
+int controller_sandbox_gone(struct controller *c, const struct id *sandbox, const char *why, struct error *err);
+
+/* All live sandboxes of a node, and its unfinished exec operations, for reconciliation. */
+int controller_desired(struct controller *c, const struct id *node, struct sandbox_list *ret_sandboxes,
+                       struct operation_list *ret_execs, struct error *err);
+/* After a restart: running create/delete operations of the node go back to pending (attempt + 1). */
+int controller_requeue(struct controller *c, const struct id *node, struct error *err);
+
+/* Deadlines: enqueues deletes (reason expired) for what is due; returns the wall-clock us of the next one, 0: none. */
+int64_t controller_reap(struct controller *c);
+/* Called (any thread) when the next deadline may have moved earlier. */
+void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx);
+
+#endif

@@ -1,0 +1,119 @@
+/*
+ * What a worker asks of a runtime. One vtable; implementations: docker, external, fake. The runtime only creates,
+ * starts, inspects, kills and removes: commands, terminals, files and dialling go through sandbox-init.
+ *
+ * Every method may block (they run on job threads, never on the event loop) up to its deadline and may be called from
+ * several threads at once. Methods that change something are idempotent: repeating one that succeeded succeeds.
+ */
+#ifndef SANDBOX_DAEMON_RUNTIME_H
+#define SANDBOX_DAEMON_RUNTIME_H
+
+#include "shared/base/buf.h"
+#include "shared/base/error.h"
+#include "shared/base/id.h"
+#include "shared/model/model.h"
+
+#include <sys/types.h>
+
+struct runtime;
+
+/* What the image says about how its programs run. */
+struct image_config {
+	char *digest;      /* "sha256:…": the image id the container is created from */
+	struct strv env;   /* "K=V" */
+	char *user;        /* "" when unset */
+	char *workdir;     /* "/" when unset */
+	struct strv entrypoint, cmd;
+};
+void image_config_done(struct image_config *c);
+
+struct image_info {
+	char *name;        /* repo:tag, or the digest */
+	char *digest;
+	int64_t size_bytes;
+	int64_t created_us;
+};
+struct image_list {
+	struct image_info *items;
+	size_t len;
+};
+void image_list_done(struct image_list *l);
+
+struct runtime_create {
+	struct id sandbox_id;
+	const struct spec *spec;       /* borrowed for the call */
+	enum tier tier;
+	const char *image_digest;      /* from image_resolve */
+	const char *init_path;         /* host path of sandbox-init, bound to /.sandbox/init */
+	const char *io_dir;            /* host directory bound read-only to /.sandbox/io */
+	const char *workspace;         /* host directory bound to /workspace, NULL: none */
+	const char *hosts_file;        /* host file bound to /etc/hosts (no network: the image's may lack localhost) */
+	int64_t deadline_us;           /* wall clock; passed to init, which ends itself a grace after it */
+};
+
+enum runtime_state { RUNTIME_ABSENT, RUNTIME_CREATED, RUNTIME_RUNNING, RUNTIME_EXITED };
+
+struct runtime_status {
+	enum runtime_state state;
+	pid_t pid;       /* host pid of process 1 while running, else 0 */
+	int exit_code;   /* EXITED */
+	bool oom_killed; /* EXITED */
+};
+
+struct runtime_stats {
+	uint64_t cpu_us;
+	uint64_t memory_bytes, memory_limit_bytes;
+	uint64_t pids, pids_limit;
+};
+
+struct owned {
+	struct id sandbox_id;
+	enum runtime_state state;
+	char ref[128];    /* container id */
+};
+struct owned_list {
+	struct owned *items;
+	size_t len;
+};
+void owned_list_done(struct owned_list *l);
+
+/* One line of progress for people ("Pulling layer 2/5 …"); percent 0..100 or -1. */
+typedef void (*runtime_progress)(void *ctx, const char *text, int percent);
+
+struct tier_offer {
+	bool offered;
+	char reason[256]; /* why not, or what was seen */
+};
+
+struct runtime_ops {
+	const char *name;
+	/* Really runs something and sees limits bite, per tier. Slow (a second); the worker caches. */
+	int (*probe)(struct runtime *rt, struct tier_offer ret[static TIER_COUNT], struct error *err);
+	/* Cheap: does it answer? ret_text: name and version. */
+	int (*ping)(struct runtime *rt, char *ret_text, size_t n, struct error *err);
+	/* Local image by name, digest or id; ERR_NOT_FOUND when absent. Does not pull. */
+	int (*image_resolve)(struct runtime *rt, const char *image, struct image_config *ret, struct error *err);
+	/* ERR_NOT_FOUND, ERR_FORBIDDEN (registry policy or auth), ERR_RATE_LIMITED, ERR_UNREACHABLE told apart. */
+	int (*image_pull)(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
+	int (*image_list)(struct runtime *rt, struct image_list *ret, struct error *err);
+	/* A tar of a root file system from fd, stored as name with the given config (may be NULL). */
+	int (*image_import)(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);
+	int (*image_remove)(struct runtime *rt, const char *image, struct error *err);
+	/* Creates (not started); reads back what the engine really set; a warning or a difference fails and removes. */
+	int (*create)(struct runtime *rt, const struct runtime_create *req, struct error *err);
+	int (*start)(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err);
+	int (*inspect)(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err);
+	int (*kill)(struct runtime *rt, const struct id *sandbox, struct error *err);
+	/* Kills and removes; success when already absent. Bounded even when the engine hangs. */
+	int (*remove)(struct runtime *rt, const struct id *sandbox, struct error *err);
+	/* Everything carrying our node label, also half-made things. */
+	int (*list_owned)(struct runtime *rt, struct owned_list *ret, struct error *err);
+	int (*stats)(struct runtime *rt, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
+	void (*free)(struct runtime *rt);
+};
+
+struct runtime {
+	const struct runtime_ops *ops;
+};
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * Links to sandbox-init: one listening socket per sandbox in its io directory, the peer check, the mux, and redial
+ * after a daemon restart. Runs on the event loop thread; functions marked (any thread) post to it.
+ */
+#ifndef SANDBOX_DAEMON_INITLINK_H
+#define SANDBOX_DAEMON_INITLINK_H
+
+#include "shared/base/error.h"
+#include "shared/base/id.h"
+#include "shared/mux/mux.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct event_base;
+struct initlinks;
+
+struct initlinks *initlinks_new(struct event_base *base, const char *state_dir);
+void initlinks_free(struct initlinks *l); /* closes; sandboxes keep running */
+
+/* Makes STATE/sandboxes/<id>/io with its socket and starts listening (any thread). The directory is 0711 under a 0700
+ * parent, the socket 0666. Idempotent: a stale socket is replaced inside the same directory. */
+int initlink_listen(struct initlinks *l, const struct id *sandbox, char *ret_io_dir, size_t n, struct error *err);
+/* The only pid whose connection is accepted; connections that came before are held until this is known (any thread).
+ * key_only: the peer is a sentry or serial port, whose redial must prove the key. */
+void initlink_expect(struct initlinks *l, const struct id *sandbox, pid_t pid, bool key_only);
+/* Blocks up to timeout for a greeted link (job threads only). ERR_TIMEOUT. */
+int initlink_wait(struct initlinks *l, const struct id *sandbox, int64_t timeout_ms, struct error *err);
+/* Closes and removes the socket; streams are lost with this reason (any thread). */
+void initlink_close(struct initlinks *l, const struct id *sandbox, enum mux_error why);
+
+#endif

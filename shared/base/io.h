@@ -1,0 +1,48 @@
+/* Descriptors and files. Every descriptor opened here is close-on-exec. */
+#ifndef SANDBOX_BASE_IO_H
+#define SANDBOX_BASE_IO_H
+
+#include "shared/base/buf.h"
+#include "shared/base/error.h"
+
+#include <sys/types.h>
+
+void close_fdp(int *fd); /* closes when >= 0, sets -1, keeps errno */
+#define auto_close __attribute__((cleanup(close_fdp)))
+
+static inline int steal_fd(int *fd)
+{
+	int v = *fd;
+	*fd = -1;
+	return v;
+}
+
+/* Reads or writes exactly n bytes on a blocking descriptor, over EINTR and short transfers.
+ * io_read_full returns the bytes read (less only at EOF), -1 on error. io_write_full returns 0 or -1. */
+ssize_t io_read_full(int fd, void *p, size_t n);
+int io_write_full(int fd, const void *p, size_t n);
+int io_set_nonblock(int fd, bool on);
+
+/* Reads a whole regular file of at most max bytes. ERR_NOT_FOUND, ERR_TOO_LARGE, ERR_SYSTEM. */
+int io_read_file(const char *path, size_t max, struct buf *ret, struct error *err);
+/* Replaces a file: temp file in the same directory (created with mode), write, fsync when sync, rename. */
+int io_write_file_atomic(const char *path, const void *p, size_t n, mode_t mode, bool sync, struct error *err);
+/* mkdir -p; directories made get mode. An existing one is left as it is. */
+int io_mkdirs(const char *path, mode_t mode, struct error *err);
+/* rm -r without following links, staying on one file system. A missing path is success. */
+int io_remove_tree(const char *path, struct error *err);
+
+/* Listening / connected unix stream sockets, for paths of any length (through /proc/self/fd when longer than sun_path). */
+int io_listen_unix(const char *path, mode_t mode, int backlog, struct error *err);
+int io_connect_unix(const char *path, struct error *err);
+
+/* The peer of a unix socket. pid may be 0 when it lives in another namespace. */
+struct peer {
+	pid_t pid;
+	uid_t uid;
+	gid_t gid;
+};
+/* Fails on sockets of other families (there SO_PEERCRED succeeds with nonsense). */
+int io_peer(int fd, struct peer *ret, struct error *err);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * Every bound on what comes from outside, with its reason. A limit passed is an error that names it.
+ * Rows: LIMIT(NAME, value, unit, reason); docs/limits.md is generated from them.
+ */
+#ifndef SANDBOX_BASE_LIMITS_H
+#define SANDBOX_BASE_LIMITS_H
+
+#define LIMITS(LIMIT) \
+	LIMIT(MUX_FRAME_MAX, 256 * 1024, "bytes", "payload of one mux frame: large enough to amortise a system call, small enough to interleave streams") \
+	LIMIT(MUX_FIELDS_MAX, 2 * 1024 * 1024, "bytes", "TLV fields of one OPEN, ACCEPT, CONTROL or CLOSE over all its frames: the kernel's own argv and environment limit") \
+	LIMIT(MUX_WINDOW, 1024 * 1024, "bytes", "unacknowledged bytes per stream and channel: memory a stalled reader can pin") \
+	LIMIT(MUX_STREAMS_MAX, 1024, "streams", "open streams per mux connection") \
+	LIMIT(MUX_QUEUE_MAX, 4 * 1024 * 1024, "bytes", "queued output of one mux connection before it counts as stalled") \
+	LIMIT(ARG_ONE_MAX, 128 * 1024 - 1, "bytes", "one argument or environment string: the kernel's MAX_ARG_STRLEN") \
+	LIMIT(ARGS_MAX, 4096, "strings", "arguments of one command") \
+	LIMIT(ENV_MAX, 1024, "strings", "environment entries of one command") \
+	LIMIT(PATH_BYTES_MAX, 4095, "bytes", "a path: the kernel's PATH_MAX less the NUL") \
+	LIMIT(JSON_BYTES_MAX, 4 * 1024 * 1024, "bytes", "one JSON document of the API") \
+	LIMIT(JSON_DEPTH_MAX, 64, "levels", "nesting of a JSON document: parse, print and free recurse") \
+	LIMIT(HTTP_HEAD_MAX, 16 * 1024, "bytes", "request line and headers") \
+	LIMIT(HTTP_CONNECTIONS_MAX, 4096, "connections", "open API connections of one daemon") \
+	LIMIT(OUTPUT_HEAD_MAX, 64 * 1024, "bytes", "first bytes of a command's stdout or stderr kept in the operation record") \
+	LIMIT(OUTPUT_TAIL_MAX, 64 * 1024, "bytes", "last bytes of a command's stdout or stderr kept in the operation record") \
+	LIMIT(SPOOL_RING, 1024 * 1024, "bytes", "ring per exec and channel from which readers are served; at least MUX_WINDOW") \
+	LIMIT(EXECS_PER_SANDBOX, 512, "commands", "running commands of one sandbox") \
+	LIMIT(LABELS_MAX, 64, "labels", "labels of one sandbox") \
+	LIMIT(EXPOSURES_MAX, 32, "ports", "ports one sandbox may expose") \
+	LIMIT(TTL_MIN_SECONDS, 1, "seconds", "shortest lifetime") \
+	LIMIT(TTL_MAX_SECONDS, 7 * 24 * 3600, "seconds", "longest lifetime") \
+	LIMIT(TTL_DEFAULT_SECONDS, 3600, "seconds", "lifetime when none was asked") \
+	LIMIT(EXEC_TIMEOUT_MAX_SECONDS, 24 * 3600, "seconds", "longest time-out of a command over REST") \
+	LIMIT(EXEC_TIMEOUT_DEFAULT_SECONDS, 300, "seconds", "time-out of a REST command that names none") \
+	LIMIT(LIST_PAGE_MAX, 1000, "rows", "rows of one page of a list") \
+	LIMIT(WAIT_MAX_SECONDS, 60, "seconds", "one long poll") \
+	LIMIT(RESUME_GRACE_MS, 10 * 1000, "milliseconds", "time a foreground command outlives its client, so that the client may resume") \
+	LIMIT(DRAIN_MS, 200, "milliseconds", "time to read output that background children of a finished command still hold open") \
+	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
+
+enum limits {
+#define LIMIT(name, value, unit, reason) LIMIT_##name = (value),
+	LIMITS(LIMIT)
+#undef LIMIT
+};
+
+#endif

@@ -124,6 +124,8 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $$(call unit_cli,$$*) $$(call unit_dae
 unit: $(UNIT)
 	$(Q)tests/lib/run-unit $(UNIT)
 
+units-build: $(UNIT)
+
 check: all $(UNIT)
 	$(Q)BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
 
@@ -181,6 +183,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check unit tools fuzz fuzz-smoke bench generate lint install uninstall clean
+.PHONY: all check unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -1,0 +1,347 @@
+#!/bin/sh
+# Sets Sandbox up from a checkout, or runs its tests. POSIX sh; everything is in functions called on the last line,
+# so a cut-off copy does nothing. See `./setup.sh --help`.
+
+usage() {
+	cat <<'TXT'
+usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install, start, run a first sandbox
+       ./setup.sh check [OPTIONS]       install what the tests need, run all tests, stop what was started
+
+  --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
+  --base KIND        base image when none exists: busybox (default), debian (by debootstrap), or the name of an image to pull
+  --no-docker        do not install or start Docker Engine
+  --docker-group     add the calling user to the docker group (that equals root on this machine)
+  --dry-run          say what would be done, change nothing
+  --yes              do not ask before installing packages
+  -h, --help         this text
+
+Every change to the machine is named before it is made. Nothing is downloaded but packages of the distribution,
+and with --base IMAGE that image.
+TXT
+}
+
+say() {
+	printf '%s\n' "setup: $*"
+}
+
+die() {
+	printf '%s\n' "setup: $*" >&2
+	exit 1
+}
+
+# The packages, by what needs them. Debian and Ubuntu names.
+BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev"
+RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
+ENGINE_PACKAGES="docker.io"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git"
+
+parse_arguments() {
+	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0
+	while [ $# -gt 0 ]; do
+		case $1 in
+		install | check) action=$1 ;;
+		--prefix) [ $# -ge 2 ] || die "--prefix needs a directory"; prefix=$2; shift ;;
+		--prefix=*) prefix=${1#*=} ;;
+		--base) [ $# -ge 2 ] || die "--base needs busybox, debian or an image"; base=$2; shift ;;
+		--base=*) base=${1#*=} ;;
+		--no-docker) use_docker=0 ;;
+		--docker-group) docker_group=1 ;;
+		--dry-run) dry_run=1 ;;
+		--yes | -y) yes=1 ;;
+		-h | --help) usage; exit 0 ;;
+		*) usage >&2; die "unknown argument '$1'" ;;
+		esac
+		shift
+	done
+	if [ -z "$prefix" ]; then
+		if [ "$(id -u)" -eq 0 ]; then prefix=/usr/local; else prefix=$HOME/.local; fi
+	fi
+	case $prefix in
+	/*) ;;
+	*) prefix=$PWD/$prefix ;;
+	esac
+}
+
+find_checkout() {
+	top=$(cd "$(dirname "$0")" 2>/dev/null && pwd) || die "cannot find my own directory"
+	if [ ! -f "$top/Makefile" ] || [ ! -f "$top/daemon/main.c" ]; then
+		die "run me from a checkout: $top holds no Makefile and daemon/main.c"
+	fi
+	cd "$top" || die "cannot enter $top"
+}
+
+# --- packages -------------------------------------------------------------------------------------------------------
+
+installed() {
+	dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -q '^installed'
+}
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+# Waits for the package manager's lock instead of breaking it, never prompts, and says what it installs.
+apt_install() {
+	export DEBIAN_FRONTEND=noninteractive
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q -y "$@" >"$log" 2>&1
+}
+
+need_packages() {
+	command -v dpkg-query >/dev/null 2>&1 || die "this needs apt (Debian, Ubuntu and their kin); on other systems install the equivalents of: $*"
+	missing=''
+	for p in "$@"; do
+		case $p in
+		docker.io) ! command -v dockerd >/dev/null 2>&1 || continue ;;
+		libclang-rt-14-dev) apt-cache show "$p" >/dev/null 2>&1 || [ -z "$(apt-cache pkgnames libclang-rt 2>/dev/null)" ] || continue ;;
+		pkg-config) ! command -v pkg-config >/dev/null 2>&1 || continue ;;
+		esac
+		installed "$p" || missing="$missing $p"
+	done
+	[ -n "$missing" ] || return 0
+	missing=${missing# }
+	if [ "$dry_run" -eq 1 ]; then
+		say "would install packages: $missing"
+		return 0
+	fi
+	if [ "$(id -u)" -ne 0 ]; then
+		command -v sudo >/dev/null 2>&1 || die "packages are missing; as root run: apt-get install $missing"
+		if [ "$yes" -eq 0 ]; then
+			if ! [ -t 0 ]; then die "packages are missing (use --yes to allow sudo): apt-get install $missing"; fi
+			printf 'setup: install with sudo apt-get: %s? [y/N] ' "$missing"
+			read -r answer
+			case $answer in [yY]*) ;; *) die "stopped; nothing was changed" ;; esac
+		fi
+	fi
+	say "installing packages: $missing"
+	# shellcheck disable=SC2086
+	if ! apt_install install --no-install-recommends $missing; then
+		say "refreshing the package lists"
+		apt_install update || { tail -n 5 "$log" >&2; die "apt-get update failed (log: $log)"; }
+		# shellcheck disable=SC2086
+		apt_install install --no-install-recommends $missing || { tail -n 5 "$log" >&2; die "apt-get could not install: $missing (log: $log)"; }
+	fi
+}
+
+# --- Docker Engine --------------------------------------------------------------------------------------------------
+
+engine_answers() {
+	[ -S "$1" ] && curl -fsS --max-time 5 --unix-socket "$1" http://engine/_ping >/dev/null 2>&1
+}
+
+wait_for_engine() {
+	i=0
+	while [ $i -lt 150 ]; do
+		engine_answers "$1" && return 0
+		i=$((i + 1))
+		sleep 0.2
+	done
+	return 1
+}
+
+ensure_engine() {
+	engine_socket=/var/run/docker.sock
+	if engine_answers "$engine_socket"; then
+		say "Docker Engine answers on $engine_socket"
+		return 0
+	fi
+	if [ -S "$engine_socket" ] && [ "$(id -u)" -ne 0 ] && [ ! -w "$engine_socket" ]; then
+		die "$engine_socket exists but you may not use it; run me as root, or with --docker-group (which equals giving root)"
+	fi
+	if [ "$use_docker" -eq 0 ]; then
+		say "no Docker Engine answers on $engine_socket; the daemon will say so until one does"
+		return 0
+	fi
+	# shellcheck disable=SC2086
+	need_packages $ENGINE_PACKAGES
+	[ "$dry_run" -eq 0 ] || { say "would start Docker Engine"; return 0; }
+	if [ -d /run/systemd/system ]; then
+		say "starting docker.service"
+		as_root systemctl start docker.service || die "systemctl could not start docker.service; see: journalctl -u docker"
+	else
+		say "starting dockerd by hand (no service manager here); log: /var/log/dockerd.log"
+		as_root sh -c 'setsid dockerd --pidfile /run/sandbox-dockerd.pid >>/var/log/dockerd.log 2>&1 </dev/null &'
+	fi
+	wait_for_engine "$engine_socket" || die "Docker Engine does not answer on $engine_socket; see its log (journalctl -u docker, /var/log/dockerd.log)"
+}
+
+maybe_docker_group() {
+	[ "$docker_group" -eq 1 ] || return 0
+	user=${SUDO_USER:-$(id -un)}
+	[ "$user" != root ] || { say "root needs no docker group"; return 0; }
+	say "adding $user to the docker group: whoever is in it is root on this machine in all but name"
+	[ "$dry_run" -eq 1 ] || as_root usermod -aG docker "$user" || die "usermod failed"
+	say "log in again for the group to take effect"
+}
+
+# --- install --------------------------------------------------------------------------------------------------------
+
+build() {
+	say "building"
+	if ! make -s -j"$(nproc 2>/dev/null || echo 2)" all >"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		die "the build failed (log: $log)"
+	fi
+}
+
+install_files() {
+	say "installing below $prefix"
+	make -s install PREFIX="$prefix" >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "make install PREFIX=$prefix failed"; }
+}
+
+ensure_base_image() {
+	if "$prefix/bin/sandbox" image list 2>/dev/null | grep -q '^sandbox-base:latest'; then
+		say "base image sandbox-base:latest is present"
+		return 0
+	fi
+	case $base in
+	busybox)
+		say "building the base image sandbox-base:latest from this system's static busybox"
+		installer/base-image busybox >"$work/base.tar" || die "could not build the base image"
+		"$prefix/bin/sandbox" image import sandbox-base:latest "$work/base.tar" >/dev/null || die "could not import the base image"
+		;;
+	debian)
+		need_packages debootstrap
+		say "building the base image sandbox-base:latest with debootstrap (a few minutes)"
+		as_root installer/base-image debian >"$work/base.tar" || die "debootstrap could not build the base image"
+		"$prefix/bin/sandbox" image import sandbox-base:latest "$work/base.tar" >/dev/null || die "could not import the base image"
+		;;
+	*)
+		say "pulling $base"
+		if ! "$prefix/bin/sandbox" image pull "$base"; then
+			say "no registry gave $base; building a small base image instead"
+			base=busybox
+			ensure_base_image
+		fi
+		;;
+	esac
+}
+
+first_run() {
+	say "running a first sandbox: sandbox run -- uname -a"
+	"$prefix/bin/sandbox" run --image "${first_image:-sandbox-base:latest}" -- uname -a || die "the first sandbox did not run; try: $prefix/bin/sandbox doctor"
+}
+
+next_steps() {
+	case ":$PATH:" in
+	*":$prefix/bin:"*) ;;
+	*) say "$prefix/bin is not on your PATH; for this shell: PATH=\"$prefix/bin:\$PATH\"" ;;
+	esac
+	cat <<'TXT'
+
+Sandbox is ready. Next:
+  sandbox run -- sh -c 'echo hello from $(hostname)'   one command in a sandbox of its own
+  sandbox create --name dev --ttl 2h                   a sandbox to keep for a while
+  sandbox exec dev -- ls -l /                          run something in it
+  sandbox delete dev --wait                            and away with it
+  sandbox doctor                                       what works here, and what does not and why
+TXT
+}
+
+do_install() {
+	# shellcheck disable=SC2086
+	need_packages curl $BUILD_PACKAGES $RUN_PACKAGES
+	ensure_engine
+	maybe_docker_group
+	if [ "$dry_run" -eq 1 ]; then
+		say "would build, install below $prefix, start the local daemon, make sure a base image exists, and run a first sandbox"
+		return 0
+	fi
+	build
+	install_files
+	say "starting the local daemon"
+	"$prefix/bin/sandbox" daemon start || die "the daemon did not start; try: $prefix/bin/sandbox doctor"
+	if engine_answers "$engine_socket"; then
+		ensure_base_image
+		first_run
+	fi
+	next_steps
+}
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+stop_check_engine() {
+	[ -n "$check_engine_pid" ] || return 0
+	kill "$check_engine_pid" 2>/dev/null
+	i=0
+	while kill -0 "$check_engine_pid" 2>/dev/null && [ $i -lt 100 ]; do
+		i=$((i + 1))
+		sleep 0.1
+	done
+	kill -KILL "$check_engine_pid" 2>/dev/null
+	check_engine_pid=''
+}
+
+# An engine of our own, with its own data, socket and no bridge, so that the tests neither see nor touch another one.
+start_check_engine() {
+	mkdir -p "$work/docker"
+	say "starting a private Docker Engine for the tests"
+	dockerd --data-root "$work/docker/data" --exec-root "$work/docker/exec" --pidfile "$work/docker/pid" --host "unix://$work/docker.sock" \
+		--bridge none --iptables=false --ip-forward=false >"$work/dockerd.log" 2>&1 </dev/null &
+	check_engine_pid=$!
+	engine_socket=$work/docker.sock
+	if ! wait_for_engine "$engine_socket"; then
+		tail -n 15 "$work/dockerd.log" >&2
+		die "the tests' Docker Engine did not start"
+	fi
+}
+
+clean_up() {
+	status=$?
+	trap - EXIT INT TERM HUP
+	stop_check_engine
+	if [ -n "$work" ]; then
+		grep -o "$work/[^ ]*" /proc/mounts 2>/dev/null | sort -r | while read -r m; do umount -l "$m" 2>/dev/null; done
+		rm -rf "$work" 2>/dev/null
+	fi
+	exit "$status"
+}
+
+# The tests' image lives in the engine under test; a user's own engine keeps no trace of a run.
+load_test_image() {
+	if curl -fsS --max-time 10 --unix-socket "$engine_socket" http://engine/images/sandbox-base:latest/json >/dev/null 2>&1; then
+		return 0
+	fi
+	installer/base-image busybox >"$work/base.tar" || die "could not build the tests' base image"
+	curl -fsS --max-time 60 --unix-socket "$engine_socket" -X POST -H 'Content-Type: application/x-tar' -T "$work/base.tar" \
+		'http://engine/images/create?fromSrc=-&repo=sandbox-base&tag=latest' >/dev/null || die "the engine refused the tests' base image"
+}
+
+do_check() {
+	# shellcheck disable=SC2086
+	need_packages $BUILD_PACKAGES $RUN_PACKAGES $TEST_PACKAGES
+	[ "$dry_run" -eq 0 ] || { say "would build and run all tests"; return 0; }
+	[ "$(id -u)" -eq 0 ] || say "not root: tests that need mounts or an engine of their own will be skipped"
+	build
+	make -s -j"$(nproc 2>/dev/null || echo 2)" units-build tools >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "the tests do not build (log: $log)"; }
+	if [ "$(id -u)" -eq 0 ]; then
+		start_check_engine
+	else
+		engine_socket=/var/run/docker.sock
+	fi
+	load_test_image
+	say "running the tests"
+	SANDBOX_TEST_DOCKER_SOCKET=$engine_socket tests/lib/run-all "$top/build"
+}
+
+main() {
+	parse_arguments "$@"
+	find_checkout
+	check_engine_pid='' engine_socket=''
+	work=$(mktemp -d "${TMPDIR:-/tmp}/sandbox-setup.XXXXXX") || die "cannot make a temporary directory in ${TMPDIR:-/tmp}"
+	log=$work/log
+	: >"$log"
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	trap 'exit 129' HUP
+	case $action in
+	install) do_install ;;
+	check) do_check ;;
+	esac
+}
+
+main "$@"

@@ -39,6 +39,21 @@ struct image_list {
 };
 void image_list_done(struct image_list *l);
 
+/* What stands at /workspace. */
+enum workspace_kind {
+	WORKSPACE_NONE,
+	WORKSPACE_DIR,    /* source: a mounted directory of the host, bound */
+	WORKSPACE_DEVICE, /* source: a block device with ext4, mounted by the engine */
+	WORKSPACE_TMPFS,  /* memory of the sandbox, bounded by size_bytes */
+};
+struct workspace_mount {
+	enum workspace_kind kind;
+	char source[4096];
+	int64_t size_bytes;
+	uid_t uid; /* owner of the directory; others may write too, inside there is one tenant */
+	gid_t gid;
+};
+
 struct runtime_create {
 	struct id sandbox_id;
 	const struct spec *spec;       /* borrowed for the call */
@@ -46,8 +61,9 @@ struct runtime_create {
 	const char *image_digest;      /* from image_resolve */
 	const char *init_path;         /* host path of sandbox-init, bound to /.sandbox/init */
 	const char *io_dir;            /* host directory bound read-only to /.sandbox/io */
-	const char *workspace;         /* host directory bound to /workspace, NULL: none */
-	const char *hosts_file;        /* host file bound to /etc/hosts (no network: the image's may lack localhost) */
+	const struct workspace_mount *workspace; /* NULL: none */
+	const char *hosts_file;        /* host file bound read-only to /etc/hosts (no network: the image's may lack localhost) */
+	const char *hostname;
 	int64_t deadline_us;           /* wall clock; passed to init, which ends itself a grace after it */
 };
 
@@ -77,26 +93,41 @@ struct owned_list {
 };
 void owned_list_done(struct owned_list *l);
 
-/* One line of progress for people ("Pulling layer 2/5 …"); percent 0..100 or -1. */
-typedef void (*runtime_progress)(void *ctx, const char *text, int percent);
+/* One line of progress for people ("Pulling layer 2/5 …"); percent 0..100 or -1. Also called with the last text again,
+ * about once a second, while nothing moves. False stops the pull (ERR_CONFLICT "stopped"). */
+typedef bool (*runtime_progress)(void *ctx, const char *text, int percent);
 
 struct tier_offer {
 	bool offered;
 	char reason[256]; /* why not, or what was seen */
 };
 
+/* What a probe mounts while it runs, and what it saw. */
+struct runtime_probe {
+	const char *init_path;
+	const char *io_dir;       /* an empty directory of the host */
+	const struct workspace_mount *workspace; /* NULL: none to try */
+	struct tier_offer tiers[TIER_COUNT];
+	bool workspace_seen;      /* WORKSPACE_DIR: the sandbox saw that very mount */
+	char warning[512];        /* a limit this host does not enforce as asked, and what was done; "": none */
+};
+
 struct runtime_ops {
 	const char *name;
-	/* Really runs something and sees limits bite, per tier. Slow (a second); the worker caches. */
-	int (*probe)(struct runtime *rt, struct tier_offer ret[static TIER_COUNT], struct error *err);
+	/* Really runs something and sees limits bite, per tier. Slow (a second); the worker caches. An error means the
+	 * runtime does not answer; a tier that does not work is no error, its offer says why. */
+	int (*probe)(struct runtime *rt, struct runtime_probe *p, struct error *err);
 	/* Cheap: does it answer? ret_text: name and version. */
 	int (*ping)(struct runtime *rt, char *ret_text, size_t n, struct error *err);
 	/* Local image by name, digest or id; ERR_NOT_FOUND when absent. Does not pull. */
 	int (*image_resolve)(struct runtime *rt, const char *image, struct image_config *ret, struct error *err);
+	/* May this image be used (policy.allowed_registries)? Asked before a pull and for images already present alike.
+	 * ERR_FORBIDDEN, ERR_INVALID for no image reference. */
+	int (*image_allowed)(struct runtime *rt, const char *image, bool present, struct error *err);
 	/* ERR_NOT_FOUND, ERR_FORBIDDEN (registry policy or auth), ERR_RATE_LIMITED, ERR_UNREACHABLE told apart. */
 	int (*image_pull)(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
 	int (*image_list)(struct runtime *rt, struct image_list *ret, struct error *err);
-	/* A tar of a root file system from fd, stored as name with the given config (may be NULL). */
+	/* A tar of a root file system from fd, stored as name with the given config (may be NULL; its digest is ignored). */
 	int (*image_import)(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);
 	int (*image_remove)(struct runtime *rt, const char *image, struct error *err);
 	/* Creates (not started); reads back what the engine really set; a warning or a difference fails and removes. */

@@ -10,6 +10,14 @@
 #include "daemon/worker/exec.h"
 
 struct worker;
+struct daemon_config;
+
+/* The runtime this worker drives: the Docker Engine at worker.docker_socket. Makes STATE/node-id when there is none and
+ * labels everything with it. Does not ask whether the engine answers. (With SANDBOX_TEST_RUNTIME=fake in the
+ * environment: plain processes without any isolation, for tests; logged as an error and shown as failed by doctor.) */
+int worker_runtime_new(const struct daemon_config *config, struct runtime **ret, struct error *err);
+/* This machine's id, kept in STATE/node-id. */
+int worker_node_id(const struct daemon_config *config, struct id *ret, struct error *err);
 
 struct worker_options {
 	const struct daemon_config *config;
@@ -24,6 +32,8 @@ struct worker_options {
 int worker_start(const struct worker_options *o, struct worker **ret, struct error *err);
 /* Stops the threads; finishes or requeues the job in hand; sandboxes stay. */
 void worker_stop(struct worker *w);
+/* After a reload of the configuration: the registries policy, capacity. Call it right after daemon_config_reload. */
+void worker_reload(struct worker *w);
 /* One reconciliation pass now: removes what is labelled ours without a record, reports what has a record and is gone. */
 int worker_reconcile(struct worker *w, struct error *err);
 

@@ -58,7 +58,7 @@ int error_wrap(struct error *err, const char *fmt, ...)
 	int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
 	va_end(ap);
 	if (n >= 0 && (size_t)n < sizeof(err->message))
-		snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", inner);
+		snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %.*s", (int)sizeof(inner), inner);
 	return -1;
 }
 

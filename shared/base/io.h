@@ -5,10 +5,14 @@
 #include "shared/base/buf.h"
 #include "shared/base/error.h"
 
+#include <dirent.h>
 #include <sys/types.h>
 
 void close_fdp(int *fd); /* closes when >= 0, sets -1, keeps errno */
 #define auto_close __attribute__((cleanup(close_fdp)))
+
+void close_dirp(DIR **dir);
+#define auto_dir __attribute__((cleanup(close_dirp)))
 
 static inline int steal_fd(int *fd)
 {
@@ -25,14 +29,16 @@ int io_set_nonblock(int fd, bool on);
 
 /* Reads a whole regular file of at most max bytes. ERR_NOT_FOUND, ERR_TOO_LARGE, ERR_SYSTEM. */
 int io_read_file(const char *path, size_t max, struct buf *ret, struct error *err);
-/* Replaces a file: temp file in the same directory (created with mode), write, fsync when sync, rename. */
+/* Replaces a file: temp file in the same directory (0600 until it is complete, then exactly mode), write, fsync when sync, rename. */
 int io_write_file_atomic(const char *path, const void *p, size_t n, mode_t mode, bool sync, struct error *err);
-/* mkdir -p; directories made get mode. An existing one is left as it is. */
+/* mkdir -p; directories made get exactly mode. An existing one is left as it is. */
 int io_mkdirs(const char *path, mode_t mode, struct error *err);
-/* rm -r without following links, staying on one file system. A missing path is success. */
+/* rm -r without following links, staying on one file system. A missing path is success; ERR_CONFLICT when something is mounted inside. */
 int io_remove_tree(const char *path, struct error *err);
 
-/* Listening / connected unix stream sockets, for paths of any length (through /proc/self/fd when longer than sun_path). */
+/* Listening / connected unix stream sockets, for paths of any length (through /proc/self/fd when longer than sun_path).
+ * Listening replaces a socket file nobody accepts on any more; ERR_CONFLICT when somebody does, or when the path is no socket.
+ * Connecting: ERR_UNREACHABLE when nobody listens (errno in err->sys), ERR_FORBIDDEN when the file's mode says no. */
 int io_listen_unix(const char *path, mode_t mode, int backlog, struct error *err);
 int io_connect_unix(const char *path, struct error *err);
 

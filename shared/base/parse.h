@@ -12,9 +12,9 @@
 
 /* Decimal in [min, max]. `what` names the value in the message. A leading '-' only when min < 0. */
 int parse_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret, struct error *err);
-/* "90", "90s", "1.5h", "30m", "2d", "500ms": plain numbers are seconds. Result in milliseconds within [min_ms, max_ms]. */
+/* "90", "90s", "1.5h", "30m", "2d", "500ms": plain numbers are seconds; lower case only. Rounded down. Result in milliseconds within [min_ms, max_ms]. */
 int parse_duration_ms(const char *what, const char *text, int64_t min_ms, int64_t max_ms, int64_t *ret_ms, struct error *err);
-/* "64m", "1g", "512MiB", "1048576": plain numbers are bytes; k, m, g, t (and K, KiB, …) are powers of 1024. */
+/* "64m", "1g", "512MiB", "1048576": plain numbers are bytes; k, m, g, t (any case, also kb and KiB) are powers of 1024. Rounded down. */
 int parse_size(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_bytes, struct error *err);
 /* "true/false", "yes/no", "on/off", "1/0". */
 int parse_bool(const char *what, const char *text, bool *ret, struct error *err);
@@ -27,7 +27,8 @@ bool env_key_valid(const char *s);     /* [A-Za-z_][A-Za-z0-9_]* */
 bool utf8_valid(const char *p, size_t n); /* no surrogates, no overlong forms; NUL is valid UTF-8 here */
 /* The length of a prefix of p[0..n) that does not cut a character (n minus at most 3). */
 size_t utf8_cut(const char *p, size_t n);
-/* Text safe for a terminal or a log line: control bytes, DEL, C1 and invalid UTF-8 become \xNN. Returns out. */
+/* Text safe for a terminal or a log line: control bytes, DEL, C1, invalid UTF-8, line separators and
+ * direction overrides become \xNN. Cut, never inside a character or an escape, when out is too small. Returns out. */
 char *text_escape(const char *p, size_t n, char *out, size_t out_size);
 
 #endif

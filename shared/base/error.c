@@ -17,6 +17,18 @@ static const struct {
 #undef X
 };
 
+/* Adds ": text" behind the first n bytes, as far as there is room. */
+static void append(struct error *err, int n, const char *text)
+{
+	size_t at = n < 0 ? 0 : (size_t)n, room = sizeof(err->message) - 1;
+	if (at + 2 >= room)
+		return;
+	size_t len = strnlen(text, room - at - 2);
+	memcpy(err->message + at, ": ", 2);
+	memcpy(err->message + at + 2, text, len);
+	err->message[at + 2 + len] = '\0';
+}
+
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 {
 	if (!err)
@@ -41,8 +53,7 @@ int error_errno(struct error *err, const char *fmt, ...)
 	err->sys = saved;
 	int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof(err->message))
-		snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror(saved));
+	append(err, n, strerror(saved));
 	errno = saved;
 	return -1;
 }
@@ -57,8 +68,7 @@ int error_wrap(struct error *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof(err->message))
-		snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %.*s", (int)sizeof(inner), inner);
+	append(err, n, inner);
 	return -1;
 }
 

@@ -124,6 +124,8 @@ struct runtime_ops {
 	/* May this image be used (policy.allowed_registries)? Asked before a pull and for images already present alike.
 	 * ERR_FORBIDDEN, ERR_INVALID for no image reference. */
 	int (*image_allowed)(struct runtime *rt, const char *image, bool present, struct error *err);
+	/* Replaces that policy (the text of policy.allowed_registries). */
+	void (*set_registries)(struct runtime *rt, const char *allowed);
 	/* ERR_NOT_FOUND, ERR_FORBIDDEN (registry policy or auth), ERR_RATE_LIMITED, ERR_UNREACHABLE told apart. */
 	int (*image_pull)(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
 	int (*image_list)(struct runtime *rt, struct image_list *ret, struct error *err);

@@ -1,6 +1,8 @@
 # Common ground of the bats files: a private daemon (own state directory and socket) on the engine under test.
 # In setup_file: sbx_start; in teardown_file: sbx_stop. Then `sandbox` talks to that daemon.
 
+
+bats_require_minimum_version 1.5.0
 TOP=${TOP:-$(cd "$BATS_TEST_DIRNAME/../.." && pwd)}
 BUILD=${BUILD:-$TOP/build}
 IMAGE=${SANDBOX_TEST_IMAGE:-sandbox-base:latest}

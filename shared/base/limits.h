@@ -23,6 +23,14 @@
 	LIMIT(OUTPUT_TAIL_MAX, 64 * 1024, "bytes", "last bytes of a command's stdout or stderr kept in the operation record") \
 	LIMIT(SPOOL_RING, 1024 * 1024, "bytes", "ring per exec and channel from which readers are served; at least MUX_WINDOW") \
 	LIMIT(EXECS_PER_SANDBOX, 512, "commands", "running commands of one sandbox") \
+	LIMIT(CPU_MILLIS_MIN, 10, "thousandths of a core", "smallest CPU share: the kernel's shortest quota is 1 ms in 100 ms") \
+	LIMIT(CPU_MILLIS_MAX, 1024 * 1000, "thousandths of a core", "largest CPU share: 1024 cores") \
+	LIMIT(MEMORY_MIB_MIN, 64, "MiB", "smallest memory") \
+	LIMIT(MEMORY_MIB_MAX, 16 * 1024 * 1024, "MiB", "largest memory: 16 TiB") \
+	LIMIT(DISK_MIB_MIN, 64, "MiB", "smallest /workspace") \
+	LIMIT(DISK_MIB_MAX, 16 * 1024 * 1024, "MiB", "largest /workspace: 16 TiB") \
+	LIMIT(PIDS_MIN, 8, "processes", "smallest process limit: process 1, a command and its supervisor must fit") \
+	LIMIT(PIDS_MAX, 4 * 1024 * 1024, "processes", "largest process limit: the kernel's own") \
 	LIMIT(LABELS_MAX, 64, "labels", "labels of one sandbox") \
 	LIMIT(EXPOSURES_MAX, 32, "ports", "ports one sandbox may expose") \
 	LIMIT(TTL_MIN_SECONDS, 1, "seconds", "shortest lifetime") \

@@ -1,6 +1,6 @@
 /*
  * The model: spec (what was asked), command, sandbox, operation. Plain data with owned strings;
- * each type has _init (defaults), _done (frees, leaves it empty), _copy. No I/O, no JSON here.
+ * each type has _init (defaults), _done (frees, leaves it empty), _copy (replaces an initialised dst). No I/O, no JSON here.
  */
 #ifndef SANDBOX_MODEL_MODEL_H
 #define SANDBOX_MODEL_MODEL_H
@@ -70,6 +70,8 @@ void spec_copy(struct spec *dst, const struct spec *src);
 /* The rules that need no policy: ranges, names, counts. ERR_INVALID naming the field ("spec.resources.pids: …"). */
 int spec_validate(const struct spec *s, struct error *err);
 
+#define auto_spec __attribute__((cleanup(spec_done))) struct spec
+
 /* One command. argv, env and paths are bytes without NUL, not text. */
 struct command {
 	struct strv argv;
@@ -85,7 +87,12 @@ struct command {
 void command_init(struct command *c);
 void command_done(struct command *c);
 void command_copy(struct command *dst, const struct command *src);
+/* Ranges and grammar; ERR_INVALID naming the field, ERR_TOO_LARGE for an argument list that no kernel would take. */
 int command_validate(const struct command *c, struct error *err);
+/* Adds "KEY=value"; an entry with the same key is replaced. */
+void command_set_env(struct command *c, const char *assignment);
+
+#define auto_command __attribute__((cleanup(command_done))) struct command
 
 /* What is kept of one output channel: the first and the last bytes of `total`. */
 struct capture {
@@ -110,6 +117,8 @@ void result_copy(struct result *dst, const struct result *src);
 /* The status of the shell convention: the code, 128+signal, 124 time-out, 125 for outcomes that say nothing about the command. */
 int result_exit_status(const struct result *r);
 
+#define auto_result __attribute__((cleanup(result_done))) struct result
+
 struct operation {
 	struct id id;
 	struct id sandbox_id;
@@ -128,6 +137,9 @@ struct operation {
 void operation_init(struct operation *o);
 void operation_done(struct operation *o);
 void operation_copy(struct operation *dst, const struct operation *src);
+
+#define auto_operation __attribute__((cleanup(operation_done))) struct operation
+
 /* The only table of operation transitions: false means the move is a bug or a stale message. */
 bool op_may_move(enum op_state from, enum op_state to);
 bool sandbox_may_move(enum sandbox_state from, enum sandbox_state to);
@@ -156,6 +168,9 @@ struct sandbox {
 void sandbox_init(struct sandbox *s);
 void sandbox_done(struct sandbox *s);
 void sandbox_copy(struct sandbox *dst, const struct sandbox *src);
+
+#define auto_sandbox __attribute__((cleanup(sandbox_done))) struct sandbox
+
 static inline bool sandbox_live(enum sandbox_state s)
 {
 	return s != SANDBOX_STOPPED && s != SANDBOX_FAILED;

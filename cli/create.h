@@ -4,7 +4,9 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "shared/base/buf.h"
 #include "shared/base/error.h"
+#include "shared/base/limits.h"
 
 #include <cjson/cJSON.h>
 
@@ -23,31 +25,40 @@ struct create_options {
 /* The defaults that are not zero. */
 #define CREATE_DEFAULTS .wait_timeout_ms = 300 * 1000
 
-/* Option rows for a struct T whose member m is a struct create_options. `run` leaves out --env and --env-file: there they are the
- * command's. */
-#define CREATE_ROWS(T, m) \
+/* Option rows for a struct T whose member m is a struct create_options: those people use, and (behind OPT_REST) the others. The rows of
+ * --env are the verb's own: for create they are the sandbox's environment, for run the command's. */
+#define CREATE_ROWS_MAIN(T, m) \
 	OPT_TEXT('i', "image", T, m.image, "IMAGE", "image to start from (default sandbox-base:latest)"), \
 	OPT_TEXT('n', "name", T, m.name, "NAME", "a name to refer to it by"), \
-	OPT_CALL(0, "cpus", T, m.cpu_millis, "N", create_parse_cpus, "CPU cores, such as 0.5 or 2"), \
+	OPT_CALL('c', "cpus", T, m.cpu_millis, "N", create_parse_cpus, "CPU cores, such as 0.5 or 2"), \
 	OPT_CALL('m', "memory", T, m.memory_mib, "SIZE", create_parse_mib, "memory, such as 512m or 4g"), \
-	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_mib, "size of /workspace"), \
-	OPT_INT(0, "pids", T, m.pids, "N", 1, 1 << 22, "processes and threads at most"), \
-	OPT_DURATION(0, "ttl", T, m.ttl_ms, "TIME", LIMIT_TTL_MIN_SECONDS * 1000LL, LIMIT_TTL_MAX_SECONDS * 1000LL, "lifetime, such as 30m (default 1h)"), \
+	OPT_DURATION(0, "ttl", T, m.ttl_ms, "TIME", LIMIT_TTL_MIN_SECONDS * 1000LL, LIMIT_TTL_MAX_SECONDS * 1000LL, \
+		     "lifetime, such as 30m (default 1h)"), \
 	OPT_WORD(0, "network", T, m.network, "MODE", "deny|restricted|open", "deny, restricted or open (default deny)"), \
-	OPT_WORD(0, "isolation", T, m.isolation, "KIND", "auto|container|microvm", "auto, container or microvm"), \
-	OPT_WORD(0, "tier", T, m.tier, "TIER", "container|gvisor|microvm", "at least this tier: container, gvisor or microvm"), \
-	OPT_WORD(0, "sensitivity", T, m.sensitivity, "WORD", "public|internal|confidential|restricted", "of the data: public, internal, confidential, restricted"), \
-	OPT_FLAG(0, "untrusted-repo", T, m.untrusted_repo, "the code comes from a repository nobody vouches for"), \
-	OPT_FLAG(0, "generated-code", T, m.generated_code, "runs code a model wrote"), \
-	OPT_FLAG(0, "needs-secrets", T, m.needs_secrets, "secrets will be present"), \
-	OPT_FLAG(0, "writable-root", T, m.writable_root, "root file system may be changed (package managers)"), \
+	OPT_FLAG(0, "untrusted-repo", T, m.untrusted_repo, "code comes from a repository nobody vouches for"), \
+	OPT_FLAG(0, "generated-code", T, m.generated_code, "runs code that a model wrote")
+
+#define CREATE_ROWS_REST(T, m) \
+	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_mib, "size of /workspace, such as 10g"), \
+	OPT_INT(0, "pids", T, m.pids, "N", 1, 1 << 22, "processes and threads at most"), \
 	OPT_LIST('l', "label", T, m.labels, "KEY=VALUE", "label, repeatable"), \
+	OPT_WORD(0, "tier", T, m.tier, "TIER", "container|gvisor|microvm", "at least this isolation: container, gvisor or microvm"), \
+	OPT_WORD(0, "isolation", T, m.isolation, "KIND", "auto|container|microvm", "auto, container or microvm"), \
+	OPT_WORD(0, "sensitivity", T, m.sensitivity, "WORD", "public|internal|confidential|restricted", \
+		 "of the data: public, internal, confidential, restricted"), \
+	OPT_FLAG(0, "needs-secrets", T, m.needs_secrets, "secrets will be present inside"), \
+	OPT_FLAG(0, "writable-root", T, m.writable_root, "let root change system files (package managers)"), \
 	OPT_LIST(0, "expose", T, m.expose, "PORT[=NAME]", "port to publish, repeatable"), \
-	OPT_TEXT(0, "idempotency-key", T, m.idempotency_key, "KEY", "retry-safe: the same key creates one sandbox"), \
+	OPT_TEXT(0, "idempotency-key", T, m.idempotency_key, "KEY", "the same key creates one sandbox, however often tried"), \
 	OPT_DURATION(0, "wait-timeout", T, m.wait_timeout_ms, "TIME", 1000, 24 * 3600 * 1000LL, "wait at most this long (default 5m)"), \
-	{ .name = "cpu-millis", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.cpu_millis, int64_t), .arg = "N", .min = 1, .max = 10000000, .help = "CPU in thousandths of a core" }, \
-	{ .name = "memory-mib", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.memory_mib, int64_t), .arg = "N", .min = 1, .max = 1 << 30, .help = "memory in MiB" }, \
-	{ .name = "disk-mib", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.disk_mib, int64_t), .arg = "N", .min = 1, .max = 1 << 30, .help = "size of /workspace in MiB" }
+	{ .name = "cpu-millis", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.cpu_millis, int64_t), .arg = "N", .min = 1, \
+	  .max = 10000000, .help = "CPU in thousandths of a core" }, \
+	{ .name = "memory-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.memory_mib, int64_t), .arg = "N", .min = 1, \
+	  .max = 1 << 30, .help = "memory in MiB" }, \
+	{ .name = "disk-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.disk_mib, int64_t), .arg = "N", .min = 1, \
+	  .max = 1 << 30, .help = "size of /workspace in MiB" }
+
+#define CREATE_ROWS(T, m) CREATE_ROWS_MAIN(T, m), OPT_REST, CREATE_ROWS_REST(T, m)
 
 int create_parse_cpus(const char *what, const char *text, void *field, struct error *err);
 int create_parse_mib(const char *what, const char *text, void *field, struct error *err);

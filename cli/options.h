@@ -75,6 +75,8 @@ struct option_row {
 	{ .name = (n), .letter = (l), .kind = OPT_KIND_LIST, .offset = OPT_OFFSET(T, f, struct strv), .arg = (a), .help = (h) }
 #define OPT_CALL(l, n, T, f, a, fn, h) \
 	{ .name = (n), .letter = (l), .kind = OPT_KIND_CALL, .offset = offsetof(T, f), .arg = (a), .parse = (fn), .help = (h) }
+/* Rows behind this one are named in a single paragraph of --help; the man page explains them like the others. */
+#define OPT_REST { .name = "", .kind = OPT_KIND_FLAG, .flags = OPT_HIDDEN }
 #define OPT_END { .name = NULL }
 
 enum pos_kind {

@@ -25,7 +25,7 @@ struct call {
 	bool no_start;         /* never start the daemon for this call */
 };
 
-/* One call. A 2xx with a JSON body gives *ret (caller frees; NULL for an empty one; ret may be NULL). Any other answer is an error by the
+/* One call. A 2xx with a JSON body gives *ret (caller frees); with ret NULL the body does not matter. Any other answer is an error by the
  * server's code and message (its body is kept in cli->error_body), or ERR_PROTOCOL when it is not this API.
  * An interrupt (cli/interrupt.h) while waiting: ERR_TIMEOUT with err->sys == EINTR. */
 int session_call(struct cli *cli, const struct call *c, cJSON **ret, struct error *err);

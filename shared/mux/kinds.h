@@ -16,6 +16,7 @@ enum mux_kind {
 	MUX_KIND_FILES_PUT = 5, /* file tree into the sandbox */
 	MUX_KIND_DIAL = 6,    /* TCP to the sandbox's own loopback */
 	MUX_KIND_PS = 7,      /* process list as text in ACCEPT */
+	MUX_KIND_DEADLINE = 8, /* server→init: the sandbox's end moved to DEADLINE_US */
 };
 
 enum mux_open_flag {

@@ -88,8 +88,12 @@ void mux_lost(struct mux *m);
 /* Writes what is queued. -1 when the sink failed. mux_want_write: something is queued. */
 int mux_flush(struct mux *m);
 bool mux_want_write(const struct mux *m);
+/* The first run of queued bytes, and removal of n of them: for an owner without a sink. */
 size_t mux_queued(struct mux *m, const void **ret);
 void mux_taken(struct mux *m, size_t n);
+/* Between them small frames only queue, so that a batch costs one write. They nest; mux_feed does it by itself. */
+void mux_cork(struct mux *m);
+void mux_uncork(struct mux *m);
 /* Bytes of DATA that may be queued now (0 when the queue is long: wait for `writable`). */
 size_t mux_room(const struct mux *m);
 
@@ -106,7 +110,7 @@ size_t mux_send(struct mux *m, uint32_t stream, unsigned channel, const void *p,
 /* Bytes the peer's window and the queue would take now. */
 size_t mux_sendable(const struct mux *m, uint32_t stream, unsigned channel);
 void mux_eof(struct mux *m, uint32_t stream, unsigned channel); /* once per channel; later calls do nothing */
-/* The receiver's absolute progress; sent to the peer when worth a frame (a quarter window, or all that came). */
+/* The receiver's absolute progress; sent to the peer when worth a frame (a quarter window, or all that came before an EOF). */
 void mux_consumed(struct mux *m, uint32_t stream, unsigned channel, uint64_t offset);
 void mux_control(struct mux *m, uint32_t stream, const struct tlv *fields);
 /* Ends the stream from this side; later frames of the peer for it are dropped. Outcome fields go along. */

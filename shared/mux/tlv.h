@@ -24,6 +24,9 @@ void tlv_add_u64(struct tlv *t, enum mux_field f, uint64_t v); /* shortest form 
 void tlv_add_bytes(struct tlv *t, enum mux_field f, const void *p, size_t n);
 void tlv_add_str(struct tlv *t, enum mux_field f, const char *s); /* NULL adds nothing */
 
+/* The encoded fields, built or parsed; borrowed. */
+const void *tlv_raw(const struct tlv *t, size_t *ret_len);
+
 /* Checks structure once (lengths, no trailing bytes), then the getters cannot fail on it. */
 int tlv_parse(struct tlv *t, const void *p, size_t n, struct error *err);
 /* Refuses any field whose number is not in allowed[n]. */

@@ -17,8 +17,11 @@
 	LIMIT(PATH_BYTES_MAX, 4095, "bytes", "a path: the kernel's PATH_MAX less the NUL") \
 	LIMIT(JSON_BYTES_MAX, 4 * 1024 * 1024, "bytes", "one JSON document of the API") \
 	LIMIT(JSON_DEPTH_MAX, 64, "levels", "nesting of a JSON document: parse, print and free recurse") \
+	LIMIT(JSON_VALUES_MAX, 256 * 1024, "values", "values of a JSON document: a tree takes some 64 bytes for each, however short its text") \
 	LIMIT(HTTP_HEAD_MAX, 16 * 1024, "bytes", "request line and headers") \
 	LIMIT(HTTP_CONNECTIONS_MAX, 4096, "connections", "open API connections of one daemon") \
+	LIMIT(HTTP_JOBS_MAX, 32, "requests", "slow API requests (pulls, doctor) on threads of their own at a time") \
+	LIMIT(IMAGE_IMPORT_MIB, 16 * 1024, "MiB", "one imported root file system archive") \
 	LIMIT(OUTPUT_HEAD_MAX, 64 * 1024, "bytes", "first bytes of a command's stdout or stderr kept in the operation record") \
 	LIMIT(OUTPUT_TAIL_MAX, 64 * 1024, "bytes", "last bytes of a command's stdout or stderr kept in the operation record") \
 	LIMIT(SPOOL_RING, 1024 * 1024, "bytes", "ring per exec and channel from which readers are served; at least MUX_WINDOW") \

@@ -25,6 +25,8 @@ bool label_key_valid(const char *s);   /* [A-Za-z0-9][A-Za-z0-9._/-]{0,127} */
 bool label_value_valid(const char *s); /* printable UTF-8, at most 256 bytes */
 bool env_key_valid(const char *s);     /* [A-Za-z_][A-Za-z0-9_]* */
 bool utf8_valid(const char *p, size_t n); /* no surrogates, no overlong forms; NUL is valid UTF-8 here */
+/* The bytes of the character at p, 0 when there is no valid one within n. */
+size_t utf8_next(const char *p, size_t n);
 /* The length of a prefix of p[0..n) that does not cut a character (n minus at most 3). */
 size_t utf8_cut(const char *p, size_t n);
 /* Text safe for a terminal or a log line: control bytes, DEL, C1, invalid UTF-8, line separators and

@@ -48,6 +48,12 @@ bool utf8_valid(const char *text, size_t n)
 	return true;
 }
 
+size_t utf8_next(const char *p, size_t n)
+{
+	bool cut;
+	return n > 0 ? char_len((const unsigned char *)p, n, &cut) : 0;
+}
+
 size_t utf8_cut(const char *text, size_t n)
 {
 	const unsigned char *p = (const unsigned char *)text;

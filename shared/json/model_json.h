@@ -9,10 +9,12 @@
 #include "shared/model/model.h"
 
 cJSON *spec_to_json(const struct spec *s);
-/* strict: refuse unknown fields. ret must be initialised (spec_init); it is replaced on success. Does not validate ranges beyond types: call spec_validate. */
+/* A lifetime that is not whole seconds is carried exactly in ttl_ms, beside ttl_seconds rounded up.
+ * strict: refuse unknown fields. ret must be initialised (spec_init); it is replaced on success. Does not validate ranges beyond types: call spec_validate. */
 int spec_from_json(const cJSON *j, const char *name, bool strict, struct spec *ret, struct error *err);
 
-cJSON *command_to_json(const struct command *c); /* env as keys only */
+/* {argv, cwd, user, timeout_seconds|null, tty, env_keys:[]}: values of variables are never shown. */
+cJSON *command_to_json(const struct command *c);
 /* REST body: {argv, cwd, env:{}, timeout_seconds, user}. */
 int command_from_json(const cJSON *j, const char *name, struct command *ret, struct error *err);
 
@@ -20,7 +22,12 @@ int command_from_json(const cJSON *j, const char *name, struct command *ret, str
 cJSON *sandbox_to_json(const struct sandbox *s);
 int sandbox_from_json(const cJSON *j, const char *name, struct sandbox *ret, struct error *err);
 
-/* {id, sandbox_id, kind, state, outcome, output:{exit_code, stdout, stderr, truncated, stdout_bytes, stderr_bytes, signal, oom_killed, …_base64}|null, error, error_code, created_at, updated_at} */
+/*
+ * {id, sandbox_id, kind, state, outcome|null, command?, output|null, error, error_code, created_at, updated_at} with
+ * output {exit_code, stdout, stderr, truncated, stdout_bytes, stderr_bytes, signal, oom_killed}. stdout holds the kept
+ * bytes; when some are missing, stdout_gap_at is the offset (in the bytes of stdout, or of stdout_base64 when it is there)
+ * behind which they are left out. stdout_base64 stands beside output that is not text. The same for stderr.
+ */
 cJSON *operation_to_json(const struct operation *o);
 int operation_from_json(const cJSON *j, const char *name, struct operation *ret, struct error *err);
 

@@ -1,0 +1,208 @@
+/* The create request from options: see create.h. Policy is the server's; only what cannot be meant is refused here. */
+#include "cli/create.h"
+
+#include "cli/output.h"
+#include "cli/session.h"
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+#include "shared/json/json.h"
+#include "shared/model/enums.h"
+
+#include <string.h>
+
+#define DEFAULT_IMAGE "sandbox-base:latest"
+
+enum { MIB = 1024 * 1024 };
+
+int create_parse_cpus(const char *what, const char *text, void *field, struct error *err)
+{
+	const char *dot = strchr(text, '.');
+	auto_free char *whole = dot ? xstrndup(text, (size_t)(dot - text)) : xstrdup(text);
+	int64_t cores = 0, millis = 0;
+	if (parse_i64(what, whole, 0, 10000, &cores, NULL) != 0)
+		goto bad;
+	if (dot) {
+		size_t n = strlen(dot + 1);
+		if (n < 1 || n > 3 || parse_i64(what, dot + 1, 0, 999, &millis, NULL) != 0)
+			goto bad;
+		for (; n < 3; n++)
+			millis *= 10;
+	}
+	if (cores * 1000 + millis < 1)
+		goto bad;
+	*(int64_t *)field = cores * 1000 + millis;
+	return 0;
+bad:
+	return error_set(err, ERR_INVALID, "%s: '%.40s' is not a number of cores such as 0.5 or 2 (0.001 to 10000)", what, text);
+}
+
+int create_parse_mib(const char *what, const char *text, void *field, struct error *err)
+{
+	int64_t bytes;
+	if (parse_size(what, text, MIB, (int64_t)MIB << 30, &bytes, err) != 0)
+		return -1;
+	if (bytes % MIB)
+		return error_set(err, ERR_INVALID, "%s: '%.40s' is not a whole number of MiB", what, text);
+	*(int64_t *)field = bytes / MIB;
+	return 0;
+}
+
+int split_pair(const char *what, const char *text, char **ret_key, const char **ret_value, struct error *err)
+{
+	const char *eq = strchr(text, '=');
+	if (!eq || eq == text)
+		return error_set(err, ERR_INVALID, "%s: '%.80s' is not KEY=VALUE", what, text);
+	*ret_key = xstrndup(text, (size_t)(eq - text));
+	*ret_value = eq + 1;
+	return 0;
+}
+
+static int add_labels(cJSON *spec, const struct strv *labels, struct error *err)
+{
+	cJSON *o = cJSON_AddObjectToObject(spec, "labels");
+	for (size_t i = 0; i < labels->len; i++) {
+		auto_free char *key = NULL;
+		const char *value;
+		if (split_pair("--label", labels->items[i], &key, &value, err) != 0)
+			return -1;
+		if (!label_key_valid(key) || !label_value_valid(value))
+			return error_set(err, ERR_INVALID, "--label: '%.80s' holds characters a label may not have", labels->items[i]);
+		cJSON_DeleteItemFromObjectCaseSensitive(o, key);
+		json_add_str(o, key, value);
+	}
+	return 0;
+}
+
+static int add_env(cJSON *spec, const struct create_options *o, struct error *err)
+{
+	auto_strv env = STRV_INIT;
+	if (env_collect(&o->env_file, &o->env, &env, err) != 0)
+		return -1;
+	cJSON *object = cJSON_AddObjectToObject(spec, "env");
+	for (size_t i = 0; i < env.len; i++) {
+		auto_free char *key = NULL;
+		const char *value;
+		if (split_pair("--env", env.items[i], &key, &value, err) != 0)
+			return -1;
+		if (!utf8_valid(value, strlen(value)))
+			return error_set(err, ERR_INVALID, "--env: the value of %s is not UTF-8; give it to exec instead", key);
+		json_add_str(object, key, value);
+	}
+	return 0;
+}
+
+static int add_exposures(cJSON *spec, const struct strv *expose, struct error *err)
+{
+	cJSON *list = cJSON_AddArrayToObject(spec, "exposures");
+	for (size_t i = 0; i < expose->len; i++) {
+		const char *text = expose->items[i], *eq = strchr(text, '=');
+		auto_free char *port_text = eq ? xstrndup(text, (size_t)(eq - text)) : xstrdup(text);
+		int64_t port;
+		if (parse_i64("--expose", port_text, 1, 65535, &port, err) != 0)
+			return -1;
+		if (eq && !eq[1])
+			return error_set(err, ERR_INVALID, "--expose: '%.80s' has an empty name", text);
+		cJSON *e = cJSON_CreateObject();
+		json_add_i64(e, "container_port", port);
+		json_add_str(e, "protocol", "http");
+		json_add_bool(e, "authenticated", false);
+		json_add_str(e, "subdomain", eq ? eq + 1 : NULL);
+		cJSON_AddItemToArray(list, e);
+	}
+	return 0;
+}
+
+static void add_resources(cJSON *spec, const struct create_options *o)
+{
+	const struct {
+		const char *key;
+		int64_t value;
+	} rows[] = { { "cpu_millis", o->cpu_millis }, { "memory_mib", o->memory_mib }, { "disk_mib", o->disk_mib }, { "pids", o->pids } };
+	cJSON *r = cJSON_AddObjectToObject(spec, "resources");
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (rows[i].value)
+			json_add_i64(r, rows[i].key, rows[i].value);
+}
+
+static void add_signals(cJSON *spec, const struct create_options *o)
+{
+	cJSON *s = cJSON_AddObjectToObject(spec, "signals");
+	json_add_bool(s, "untrusted_repository", o->untrusted_repo);
+	json_add_bool(s, "executes_generated_code", o->generated_code);
+	json_add_bool(s, "needs_secrets", o->needs_secrets);
+}
+
+/* The words people type; the API's are longer. */
+static const char *network_word(const char *word)
+{
+	if (!word)
+		return "deny";
+	if (strcmp(word, "restricted") == 0)
+		return network_text(NETWORK_RESTRICTED);
+	return strcmp(word, "open") == 0 ? network_text(NETWORK_OPEN) : network_text(NETWORK_DENY);
+}
+
+static void add_words(cJSON *spec, const struct create_options *o)
+{
+	json_add_str(spec, "network", network_word(o->network));
+	if (o->isolation)
+		json_add_str(spec, "isolation", o->isolation);
+	if (o->tier)
+		json_add_str(spec, "min_tier", o->tier);
+	if (o->sensitivity)
+		json_add_str(spec, "sensitivity", o->sensitivity);
+	if (o->writable_root)
+		json_add_bool(spec, "writable_root", true);
+	if (o->ttl_ms)
+		json_add_i64(spec, "ttl_seconds", (o->ttl_ms + 999) / 1000);
+}
+
+static int add_command(cJSON *spec, const struct words *start, struct error *err)
+{
+	cJSON *argv = cJSON_AddArrayToObject(spec, "command");
+	for (size_t i = 0; i < start->len; i++) {
+		if (!utf8_valid(start->items[i], strlen(start->items[i])))
+			return error_set(err, ERR_INVALID, "argument %zu of the start command is not UTF-8; run it with exec instead", i + 1);
+		cJSON_AddItemToArray(argv, cJSON_CreateString(start->items[i]));
+	}
+	return 0;
+}
+
+int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err)
+{
+	auto_json *spec = cJSON_CreateObject();
+	if (o->name && !name_valid(o->name))
+		return error_set(err, ERR_INVALID, "--name: '%.80s' is not a name: a lower-case letter, then up to 62 letters, digits and "
+				 "dashes, not only hex digits", o->name);
+	if (cli->tenant && *cli->tenant)
+		json_add_str(spec, "tenant", cli->tenant);
+	json_add_str(spec, "image", o->image ? o->image : DEFAULT_IMAGE);
+	if (o->name)
+		json_add_str(spec, "name", o->name);
+	add_resources(spec, o);
+	add_words(spec, o);
+	add_signals(spec, o);
+	if (add_command(spec, start, err) != 0 || add_env(spec, o, err) != 0 || add_labels(spec, &o->labels, err) != 0 ||
+	    add_exposures(spec, &o->expose, err) != 0)
+		return -1;
+	*ret = steal(&spec);
+	return 0;
+}
+
+int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
+{
+	auto_json *body = cJSON_CreateObject();
+	auto_json *answer = NULL;
+	struct idem key = idem_new();
+	cJSON_AddItemReferenceToObject(body, "spec", (cJSON *)spec);
+	struct call c = {
+		.method = "POST", .target = "/v1/sandboxes", .body = body, .key = o->idempotency_key ? o->idempotency_key : key.text
+	};
+	if (session_call(cli, &c, &answer, err) != 0)
+		return -1;
+	if (!json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id")[0] ||
+	    !json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id")[0])
+		return error_set(err, ERR_PROTOCOL, "the server's answer holds no sandbox");
+	*ret = steal(&answer);
+	return 0;
+}

@@ -1,0 +1,272 @@
+/* Lines, JSON and errors: see output.h. Tables are in table.c, progress in progress.c. */
+#include "cli/output.h"
+
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+#include "shared/json/json.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool env_set(const char *name)
+{
+	const char *v = getenv(name);
+	return v && *v;
+}
+
+void out_setup(struct cli *cli)
+{
+	const char *term = getenv("TERM");
+	bool dumb = !term || strcmp(term, "dumb") == 0;
+	bool ci = env_set("CI");
+	cli->out_tty = isatty(STDOUT_FILENO) == 1;
+	cli->err_tty = isatty(STDERR_FILENO) == 1;
+	cli->colour = cli->out_tty && !dumb && !ci && !env_set("NO_COLOR");
+	cli->progress = cli->err_tty && !dumb && !ci && !cli->quiet;
+}
+
+int out_finish(struct error *err)
+{
+	bool failed = ferror(stdout) != 0;
+	if (fflush(stdout) == 0 && !failed)
+		return 0;
+	if (errno == 0)
+		errno = EIO;
+	return error_errno(err, "writing to standard output");
+}
+
+void out_line(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vfprintf(stdout, fmt, ap);
+	va_end(ap);
+	fputc('\n', stdout);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------- */
+
+/* "a.b" inside an object; NULL when absent. */
+static cJSON *reach(const cJSON *object, const char *path, size_t n)
+{
+	const cJSON *at = object;
+	while (at && n > 0) {
+		size_t len = 0;
+		while (len < n && path[len] != '.')
+			len++;
+		auto_free char *key = xstrndup(path, len);
+		at = cJSON_GetObjectItemCaseSensitive(at, key);
+		path += len < n ? len + 1 : len;
+		n -= len < n ? len + 1 : len;
+	}
+	return (cJSON *)at;
+}
+
+/* Adds a field of from to object; false when it is not there (null is added then). */
+static bool pick(cJSON *object, const cJSON *from, const char *path, size_t n)
+{
+	auto_free char *key = xstrndup(path, n);
+	cJSON *found = reach(from, path, n);
+	cJSON_AddItemToObject(object, key, found ? cJSON_Duplicate(found, true) : cJSON_CreateNull());
+	return found != NULL;
+}
+
+/* A copy of `from` with the fields of the list `fields` alone; counts in seen[] which fields occurred. */
+static cJSON *select_fields(const cJSON *from, const char *fields, bool *seen, size_t n_seen)
+{
+	cJSON *object = cJSON_CreateObject();
+	size_t i = 0;
+	for (const char *f = fields; *f; i++) {
+		size_t n = strcspn(f, ",");
+		if (n > 0 && pick(object, from, f, n) && i < n_seen)
+			seen[i] = true;
+		f += n + (f[n] == ',');
+	}
+	return object;
+}
+
+enum { FIELDS_MAX = 64 };
+
+static int check_seen(const char *fields, const bool *seen, struct error *err)
+{
+	size_t i = 0;
+	for (const char *f = fields; *f && i < FIELDS_MAX; i++) {
+		size_t n = strcspn(f, ",");
+		if (n == 0 || !seen[i]) {
+			char shown[64];
+			text_escape(f, n, shown, sizeof(shown));
+			return error_set(err, ERR_INVALID, "--json: there is no field '%s' in this answer", shown);
+		}
+		f += n + (f[n] == ',');
+	}
+	return 0;
+}
+
+static int select_json(const char *fields, const cJSON *j, cJSON **ret, struct error *err)
+{
+	bool seen[FIELDS_MAX] = { false };
+	if (!cJSON_IsArray(j)) {
+		*ret = select_fields(j, fields, seen, FIELDS_MAX);
+	} else {
+		*ret = cJSON_CreateArray();
+		const cJSON *item;
+		cJSON_ArrayForEach(item, j) cJSON_AddItemToArray(*ret, select_fields(item, fields, seen, FIELDS_MAX));
+		if (cJSON_GetArraySize(j) == 0)
+			return 0;
+	}
+	return check_seen(fields, seen, err);
+}
+
+int out_json(struct cli *cli, const cJSON *j, struct error *err)
+{
+	auto_json *chosen = NULL;
+	if (cli->json && cli->json[0]) {
+		if (select_json(cli->json, j, &chosen, err) != 0)
+			return -1;
+		j = chosen;
+	}
+	auto_free char *text = json_print(j);
+	out_line("%s", text);
+	return 0;
+}
+
+const char *json_text(const cJSON *object, const char *key)
+{
+	const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+	return s ? s : "";
+}
+
+double json_number(const cJSON *object, const char *key, double fallback)
+{
+	const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
+	return cJSON_IsNumber(n) ? n->valuedouble : fallback;
+}
+
+bool json_flag(const cJSON *object, const char *key)
+{
+	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, key));
+}
+
+int json_operation_error(const cJSON *operation, struct error *err)
+{
+	const char *code = json_text(operation, "error_code"), *text = json_text(operation, "error");
+	return error_set(err, *code ? error_from_wire(code) : ERR_INTERNAL, "%s", *text ? text : "the operation failed");
+}
+
+/* --- lines for people ------------------------------------------------------------------------------------------- */
+
+/* The message may quote what a server or a file said: no byte of it may drive the terminal. Newlines stay. */
+static void print_escaped(const char *text)
+{
+	for (const char *line = text; line;) {
+		const char *nl = strchr(line, '\n');
+		size_t n = nl ? (size_t)(nl - line) : strlen(line);
+		size_t room = n * 4 + 1;
+		auto_free char *safe = xmalloc(room);
+		fputs(text_escape(line, n, safe, room), stderr);
+		if (nl)
+			fputc('\n', stderr);
+		line = nl ? nl + 1 : NULL;
+	}
+}
+
+static void clear_progress(const struct cli *cli)
+{
+	if (cli->progress)
+		fputs("\r\033[K", stderr);
+}
+
+static void say(const struct cli *cli, const char *prefix, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+static void say(const struct cli *cli, const char *prefix, const char *fmt, va_list ap)
+{
+	auto_free char *text = NULL;
+	if (vasprintf(&text, fmt, ap) < 0) {
+		text = NULL;
+		return;
+	}
+	clear_progress(cli);
+	fputs(prefix, stderr);
+	print_escaped(text);
+	fputc('\n', stderr);
+}
+
+void out_note(struct cli *cli, const char *fmt, ...)
+{
+	if (cli->quiet)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	say(cli, "sandbox: ", fmt, ap);
+	va_end(ap);
+}
+
+void out_warn(struct cli *cli, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	say(cli, "sandbox: warning: ", fmt, ap);
+	va_end(ap);
+}
+
+void cli_hint(struct cli *cli, const char *fmt, ...)
+{
+	va_list ap;
+	free(cli->hint);
+	cli->hint = NULL;
+	va_start(ap, fmt);
+	if (vasprintf(&cli->hint, fmt, ap) < 0)
+		cli->hint = NULL;
+	va_end(ap);
+}
+
+static const char *default_hint(const struct error *err)
+{
+	switch (err->code) {
+	case ERR_UNREACHABLE:
+		return "`sandbox doctor` shows which part does not answer and how to mend it";
+	case ERR_UNAUTHORIZED:
+		return "the server wants another user or a token";
+	case ERR_RATE_LIMITED:
+		return "try again later";
+	default:
+		return NULL;
+	}
+}
+
+cJSON *out_error_json(const struct cli *cli, const struct error *err)
+{
+	cJSON *o = cJSON_CreateObject();
+	if (cli->error_body && error_from_wire(json_text(cli->error_body, "code")) == error_from_wire(error_wire(err->code))) {
+		cJSON *copy = cJSON_Duplicate(cli->error_body, true);
+		cJSON_DeleteItemFromObjectCaseSensitive(copy, "message");
+		json_add_str(copy, "message", err->message);
+		cJSON_AddItemToObject(o, "error", copy);
+		return o;
+	}
+	cJSON *e = cJSON_AddObjectToObject(o, "error");
+	json_add_str(e, "code", error_wire(err->code));
+	json_add_str(e, "message", err->message);
+	json_add_str(e, "request_id", NULL);
+	return o;
+}
+
+void out_error(struct cli *cli, const struct error *err)
+{
+	clear_progress(cli);
+	fputs("sandbox: ", stderr);
+	print_escaped(err->message);
+	fputc('\n', stderr);
+	const char *hint = cli->hint ? cli->hint : default_hint(err);
+	if (hint) {
+		fputs("hint: ", stderr);
+		print_escaped(hint);
+		fputc('\n', stderr);
+	}
+	if (cli->json) {
+		auto_json *j = out_error_json(cli, err);
+		auto_free char *text = json_print(j);
+		out_line("%s", text);
+	}
+}

@@ -2,11 +2,12 @@
 #ifndef SANDBOX_CLI_CLI_H
 #define SANDBOX_CLI_CLI_H
 
+#include "cli/options.h"
+
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
 struct session;
-struct option_row;
 
 struct cli {
 	/* global options; text borrowed from argv or the environment, NULL when not given */

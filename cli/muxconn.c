@@ -24,11 +24,21 @@ struct dialler session_dialler(struct cli *cli)
 	return (struct dialler){ .dial = dial_session, .ctx = cli };
 }
 
+static ssize_t all_of(const struct iovec *iov, int n)
+{
+	size_t sum = 0;
+	for (int i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return (ssize_t)sum;
+}
+
 static ssize_t sink(void *ctx, const struct iovec *iov, int n)
 {
 	struct muxconn *c = ctx;
 	if (c->fd < 0)
 		return 0;
+	if (c->send_failed)
+		return all_of(iov, n);
 	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n };
 	ssize_t put;
 	do {
@@ -36,9 +46,11 @@ static ssize_t sink(void *ctx, const struct iovec *iov, int n)
 	} while (put < 0 && errno == EINTR);
 	if (put < 0 && errno == EAGAIN)
 		return 0;
-	if (put < 0)
-		c->send_failed = true;
-	return put;
+	if (put >= 0)
+		return put;
+	/* To report this would end the mux at once, and with it what the peer sent before it went: the CLOSE, most likely. */
+	c->send_failed = true;
+	return all_of(iov, n);
 }
 
 void muxconn_start(struct muxconn *c, const struct mux_handler *handler)
@@ -53,14 +65,14 @@ void muxconn_start(struct muxconn *c, const struct mux_handler *handler)
 
 int muxconn_dial(struct muxconn *c, const struct dialler *d, bool redial, int64_t deadline_ms, struct error *err)
 {
-	const void *early = NULL;
-	size_t n = mux_queued(c->mux, &early);
-	auto_buf rest = BUF_INIT;
-	if (d->dial(d->ctx, early, n, redial, deadline_ms, &c->fd, &rest, err) != 0) {
+	auto_buf early = BUF_INIT, rest = BUF_INIT;
+	const void *p = NULL;
+	for (size_t n; (n = mux_queued(c->mux, &p)) > 0; mux_taken(c->mux, n))
+		buf_add(&early, p, n);
+	if (d->dial(d->ctx, early.data, early.len, redial, deadline_ms, &c->fd, &rest, err) != 0) {
 		c->fd = -1;
 		return -1;
 	}
-	mux_taken(c->mux, n);
 	c->in = xmalloc(READ_MAX);
 	if (rest.len > 0 && mux_feed(c->mux, rest.data, rest.len, err) != 0)
 		return -1;
@@ -77,14 +89,12 @@ void muxconn_stop(struct muxconn *c)
 
 void muxconn_poll(const struct muxconn *c, struct pollfd *ret)
 {
-	bool out = !c->send_failed && mux_want_write(c->mux);
-	*ret = (struct pollfd){ .fd = c->fd, .events = (short)(POLLIN | (out ? POLLOUT : 0)) };
+	*ret = (struct pollfd){ .fd = c->fd, .events = (short)(POLLIN | (mux_want_write(c->mux) ? POLLOUT : 0)) };
 }
 
 void muxconn_flush(struct muxconn *c)
 {
-	if (!c->send_failed && mux_flush(c->mux) != 0)
-		c->send_failed = true;
+	mux_flush(c->mux);
 }
 
 enum muxconn_state muxconn_ready(struct muxconn *c, short revents, struct error *err)

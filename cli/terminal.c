@@ -12,6 +12,8 @@
 static struct termios cooked;
 static int raw_fd = -1;
 static atomic_bool raw;
+/* The settings could not be put back; what stands now may be our raw mode, not the user's. */
+static atomic_bool stale;
 
 bool terminal_foreground(int fd)
 {
@@ -44,7 +46,9 @@ int terminal_raw(int fd, struct error *err)
 	struct termios t;
 	if (tcgetattr(fd, &t) != 0)
 		return error_errno(err, "cannot read the terminal's settings");
-	cooked = t;
+	if (!stale)
+		cooked = t;
+	stale = false;
 	raw_fd = fd;
 	cfmakeraw(&t);
 	catch_crashes();
@@ -62,9 +66,8 @@ void terminal_restore(void)
 	if (!atomic_exchange(&raw, false))
 		return;
 	/* Taken away from the foreground meanwhile: its present owner set it up for itself. */
-	if (!terminal_foreground(raw_fd))
-		return;
-	tcsetattr(raw_fd, TCSANOW, &cooked);
+	if (!terminal_foreground(raw_fd) || tcsetattr(raw_fd, TCSANOW, &cooked) != 0)
+		stale = true;
 }
 
 bool terminal_is_raw(void)

@@ -1,0 +1,138 @@
+/* Taking a stream up again on a new connection, from the offsets both sides know. */
+#include "cli/stream_state.h"
+
+#include "cli/signals.h"
+#include "shared/base/clock.h"
+#include "shared/base/limits.h"
+
+enum { FIRST_DELAY_MS = 10, LAST_DELAY_MS = 500, DIAL_SLICE_MS = 200, QUIET_MS = 1000 };
+
+void stream_lost(struct stream *s, const char *why)
+{
+	s->ret->left = LEFT_CONNECTION;
+	snprintf(s->ret->message, sizeof(s->ret->message), "%s", why);
+	s->done = true;
+}
+
+void stream_rebase(struct stream *s)
+{
+	mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT, s->received[0]);
+	mux_rebase_recv(s->conn.mux, s->id, MUX_STDERR, s->received[1]);
+}
+
+void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept)
+{
+	static const enum mux_field field[2] = { MUX_F_GAP_OUT, MUX_F_GAP_ERR };
+	uint64_t *gap[2] = { &s->ret->gap_out, &s->ret->gap_err };
+	if (!s->rq->attach)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t start = tlv_u64(accept, field[i], s->received[i]);
+		if (start <= s->received[i])
+			continue;
+		*gap[i] += start - s->received[i];
+		/* What was written stays written: only the origin of the count moves. */
+		s->base[i] += start - s->received[i];
+		s->received[i] = start;
+		mux_rebase_recv(m, s->id, MUX_STDOUT + i, start);
+	}
+}
+
+static void reopen_fields(const struct stream *s, struct tlv *fields)
+{
+	tlv_add_u64(fields, MUX_F_KIND, s->rq->attach ? MUX_KIND_ATTACH : MUX_KIND_RESUME);
+	tlv_add_str(fields, MUX_F_OPERATION, s->ret->operation);
+	tlv_add_u64(fields, MUX_F_OFFSET_OUT, s->received[0]);
+	tlv_add_u64(fields, MUX_F_OFFSET_ERR, s->received[1]);
+}
+
+static int dial_again(struct stream *s, struct error *err)
+{
+	int64_t slice = clock_mono_ms() + DIAL_SLICE_MS;
+	muxconn_stop(&s->conn);
+	muxconn_start(&s->conn, &stream_handler);
+	auto_tlv fields = TLV_INIT;
+	reopen_fields(s, &fields);
+	s->id = mux_open(s->conn.mux, &fields, LIMIT_MUX_WINDOW, err);
+	if (!s->id)
+		return -1;
+	stream_rebase(s);
+	s->conn_ended = s->retry = false;
+	s->phase = PHASE_RESUMING;
+	if (!s->rq->must_return)
+		signals_abort(true);
+	int r = muxconn_dial(&s->conn, &s->rq->dialler, true, slice < s->resume_by_ms ? slice : s->resume_by_ms, err);
+	if (!s->rq->must_return)
+		signals_abort(false);
+	return r;
+}
+
+static void tell_once(struct stream *s)
+{
+	if (s->told || clock_mono_ms() - s->lost_ms < QUIET_MS)
+		return;
+	s->told = true;
+	stream_say(s, "the connection to the server was lost; trying to resume");
+}
+
+void stream_resume(struct stream *s)
+{
+	struct error err = ERROR_INIT;
+	if (s->ret->left != LEFT_NOT) {
+		s->done = true;
+		return;
+	}
+	if (!s->ret->operation[0])
+		return stream_lost(s, "the connection to the server ended before it answered; whether the command started is unknown");
+	if (!s->lost_ms) {
+		s->lost_ms = clock_mono_ms();
+		s->resume_by_ms = s->lost_ms + LIMIT_RESUME_GRACE_MS;
+	}
+	int delay = s->retry ? LAST_DELAY_MS / 2 : 0;
+	for (;;) {
+		if (delay)
+			signals_poll(NULL, 0, delay);
+		stream_signals(s);
+		if (s->done || dial_again(s, &err) == 0)
+			return;
+		tell_once(s);
+		if (clock_mono_ms() >= s->resume_by_ms)
+			return stream_lost(s, err.message);
+		delay = delay ? 2 * delay : FIRST_DELAY_MS;
+		if (delay > LAST_DELAY_MS)
+			delay = LAST_DELAY_MS;
+	}
+}
+
+void stream_resumed(struct stream *s, const struct tlv *accept)
+{
+	uint64_t offset = tlv_u64(accept, MUX_F_OFFSET_IN, s->feed.acked);
+	if (!s->rq->attach) {
+		if (!feed_rewind(&s->feed, offset))
+			return stream_lost(s, "the server resumed the command at an input offset that is not ours");
+		mux_rebase_send(s->conn.mux, s->id, MUX_STDIN, offset);
+	}
+	stream_skip_gap(s, s->conn.mux, accept);
+	s->lost_ms = 0;
+	if (s->told)
+		stream_say(s, "resumed");
+	s->told = false;
+	stream_go_live(s);
+}
+
+bool stream_resume_refused(struct stream *s, const struct tlv *close)
+{
+	uint64_t error = tlv_u64(close, MUX_F_ERROR, MUX_ERR_NONE);
+	if (error == MUX_ERR_NOT_FOUND) {
+		stream_lost(s, "the server no longer knows the command");
+		return true;
+	}
+	/* The old connection is not yet known to be dead, or the daemon is still finding its sandboxes again. */
+	if (error != MUX_ERR_CONFLICT && error != MUX_ERR_UNAVAILABLE)
+		return false;
+	if (clock_mono_ms() >= s->resume_by_ms)
+		return false;
+	s->retry = true;
+	s->conn_ended = true;
+	return true;
+}

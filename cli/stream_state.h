@@ -1,0 +1,65 @@
+/* The state of a running stream, shared by stream.c and stream_resume.c alone. */
+#ifndef SANDBOX_CLI_STREAM_STATE_H
+#define SANDBOX_CLI_STREAM_STATE_H
+
+#include "cli/feed.h"
+#include "cli/localio.h"
+#include "cli/stream.h"
+#include "cli/terminal.h"
+
+enum stream_phase {
+	PHASE_OPENED,   /* OPEN sent, not accepted yet */
+	PHASE_LIVE,
+	PHASE_RESUMING, /* RESUME or ATTACH sent on a new connection */
+	PHASE_ENDED,    /* closed; local output may still drain */
+};
+
+struct stream {
+	struct muxconn conn; /* first: the mux's ctx is this struct */
+	const struct stream_request *rq;
+	struct stream_result *ret;
+	uint32_t id;
+	enum stream_phase phase;
+	bool done;
+	bool conn_ended;
+	struct feed feed;
+	struct outlet out[2];     /* stdout, stderr */
+	uint64_t base[2];         /* offset of the first byte this process received */
+	uint64_t received[2];     /* absolute */
+	char last_byte;           /* of what was shown */
+	int size_fd;              /* whose size the remote terminal has */
+	bool was_raw;
+	bool background;
+	uint64_t held_signals;    /* came before the command was accepted */
+	int64_t signalled_ms;     /* last request to end, 0: none */
+	int64_t end_by_ms;        /* the command must have ended by then, 0: none */
+	int end_signal;
+	int64_t leave_by_ms;      /* this side ends by then, 0: none */
+	int64_t lost_ms;          /* when the connection broke, 0: it stands */
+	int64_t resume_by_ms;
+	bool told;                /* the user knows that the connection is broken */
+	bool retry;               /* the server could not resume yet */
+};
+
+extern const struct mux_handler stream_handler;
+
+void stream_say(const struct stream *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* This side wants to end: the remote is told, and has a moment to confirm. */
+void stream_leave(struct stream *s, enum stream_left why, int detail);
+void stream_signals(struct stream *s);
+/* Accepted or resumed: what waited for that is sent. */
+void stream_go_live(struct stream *s);
+
+/* The new stream's counters start where the old one's ended. */
+void stream_rebase(struct stream *s);
+/* An attach begins later than asked when the bytes before are gone. */
+void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept);
+/* The connection ended without a CLOSE: a new one with the stream resumed, or the end. */
+void stream_resume(struct stream *s);
+void stream_resumed(struct stream *s, const struct tlv *accept);
+/* The CLOSE that answered a resume: true when it was a refusal, which is tried again a little later or ends with the outcome lost. */
+bool stream_resume_refused(struct stream *s, const struct tlv *close);
+/* Ends with the outcome unknown. */
+void stream_lost(struct stream *s, const char *why);
+
+#endif

@@ -45,6 +45,11 @@
 	LIMIT(WAIT_MAX_SECONDS, 60, "seconds", "one long poll") \
 	LIMIT(RESUME_GRACE_MS, 10 * 1000, "milliseconds", "time a foreground command outlives its client, so that the client may resume") \
 	LIMIT(DRAIN_MS, 200, "milliseconds", "time to read output that background children of a finished command still hold open") \
+	LIMIT(RECORD_ARGV_MAX, 16 * 1024, "bytes", "arguments kept in a command's record; the command itself may be longer") \
+	LIMIT(OPERATIONS_KEPT_MAX, 200000, "rows", "ended operations kept within their retention; older ones go first") \
+	LIMIT(EVENTS_KEPT_MAX, 100000, "rows", "events kept within their retention; older ones go first") \
+	LIMIT(IDEMPOTENCY_KEY_MAX, 255, "bytes", "an Idempotency-Key") \
+	LIMIT(NODE_STALE_MS, 30 * 1000, "milliseconds", "silence after which nothing is placed on a node and its sandboxes show as unreachable") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

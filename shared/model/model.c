@@ -185,6 +185,7 @@ void operation_done(struct operation *o)
 	result_done(&o->result);
 	command_done(&o->command);
 	free_str(&o->error);
+	free_str(&o->progress);
 	operation_init(o);
 }
 
@@ -196,6 +197,7 @@ void operation_copy(struct operation *dst, const struct operation *src)
 	result_copy(&o.result, &src->result);
 	command_copy(&o.command, &src->command);
 	o.error = xstrdup0(src->error);
+	o.progress = xstrdup0(src->progress);
 	operation_done(dst);
 	*dst = o;
 }
@@ -204,10 +206,11 @@ void operation_copy(struct operation *dst, const struct operation *src)
 
 bool op_may_move(enum op_state from, enum op_state to)
 {
-	/* A pending operation may end without having run: refused, superseded by a delete, or nothing left to do. */
+	/* A pending operation may end without having run: refused, superseded by a delete, or nothing left to do. A running one
+	 * goes back when its worker was restarted or a removal is to be retried; the attempt number fences the old holder. */
 	static const unsigned moves[] = {
 		[OP_PENDING] = MOVE(OP_RUNNING) | MOVE(OP_SUCCEEDED) | MOVE(OP_FAILED),
-		[OP_RUNNING] = MOVE(OP_SUCCEEDED) | MOVE(OP_FAILED),
+		[OP_RUNNING] = MOVE(OP_PENDING) | MOVE(OP_SUCCEEDED) | MOVE(OP_FAILED),
 		[OP_SUCCEEDED] = 0,
 		[OP_FAILED] = 0,
 	};

@@ -130,6 +130,7 @@ struct operation {
 	struct command command; /* exec only; its env is never stored or shown, only the keys */
 	enum error_code error_code;
 	char *error;          /* NULL: none; text for people */
+	char *progress;       /* NULL: none; what a running create is doing, for people; never stored */
 	uint32_t attempt;
 	int64_t created_us, updated_us;
 };

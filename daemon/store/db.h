@@ -1,0 +1,82 @@
+/*
+ * The database driver: open, transaction, statement. Thin on purpose; daemon/store/queries.def holds the only SQL, and
+ * every driver runs that same text.
+ *
+ * A transaction owns a connection until it is committed or rolled back. Statements are prepared once per connection and
+ * named by their row in the query table; they belong to the transaction and are reset when it ends.
+ *
+ * Portable SQL: placeholders are $1, $2, … without a gap, each used with one type (SQLite takes `$2` for a name, so
+ * `$2::text` would silently be another one: write CAST). What cannot be said in one way is a row of dialect.def.
+ */
+#ifndef SANDBOX_DAEMON_STORE_DB_H
+#define SANDBOX_DAEMON_STORE_DB_H
+
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct db;
+struct db_tx;
+struct db_stmt;
+
+enum { DB_PARAMS_MAX = 32 };
+
+enum db_dialect { DB_SQLITE, DB_POSTGRES, DB_DIALECTS };
+
+/* Replaces the {words} of dialect.def; the caller frees. */
+char *db_dialect_sql(enum db_dialect dialect, const char *sql);
+
+struct db_options {
+	const char *path;           /* file of the database */
+	const char *const *queries; /* n_queries texts; must outlive the database */
+	size_t n_queries;
+};
+
+/* Opens or creates the file (mode 0600). ERR_UNAVAILABLE: locked, read-only, full or missing; ERR_SYSTEM: damaged or not
+ * ours. The message says which and what to do. */
+int db_open_sqlite(const struct db_options *options, struct db **ret, struct error *err);
+void db_close(struct db *db);
+
+enum db_mode {
+	DB_READ,   /* sees one moment; may not change anything */
+	DB_WRITE,  /* committed: survives the death of this process */
+	DB_SYNCED, /* committed: survives a power loss too */
+};
+/* Waits for a connection; writers exclude each other. */
+int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err);
+/* Ends the transaction either way: on failure nothing was changed. */
+int db_commit(struct db_tx *tx, struct error *err);
+void db_rollback(struct db_tx *tx);
+static inline void db_rollbackp(struct db_tx **tx)
+{
+	if (*tx)
+		db_rollback(*tx);
+}
+/* Rolled back at scope end unless committed through steal(). */
+#define auto_tx __attribute__((cleanup(db_rollbackp))) struct db_tx
+
+/* Several statements without parameters or rows, for migrations. */
+int db_script(struct db_tx *tx, const char *sql, struct error *err);
+
+/* The statement of a query, ready to bind; not to be asked for again while its rows are being read. Never NULL: a failure
+ * to prepare is reported by db_step. */
+struct db_stmt *db_query(struct db_tx *tx, size_t query);
+/* Text and bytes are borrowed until the statement is reset; NULL binds null. */
+void db_bind_i64(struct db_stmt *s, int n, int64_t value);
+void db_bind_text(struct db_stmt *s, int n, const char *value);
+void db_bind_bytes(struct db_stmt *s, int n, const void *p, size_t len);
+/* 1: a row; 0: no more (the statement is reset); -1: error, ERR_CONFLICT when a unique key is taken. */
+int db_step(struct db_stmt *s, struct error *err);
+/* For statements without rows. ret_changed (may be NULL): rows inserted, updated or deleted. */
+int db_run(struct db_stmt *s, int64_t *ret_changed, struct error *err);
+/* Stops reading early. */
+void db_reset(struct db_stmt *s);
+
+/* Columns of the present row from 0; text and bytes are borrowed until the next step or reset. */
+int64_t db_i64(struct db_stmt *s, int column);
+const char *db_text(struct db_stmt *s, int column); /* NULL when null */
+const void *db_bytes(struct db_stmt *s, int column, size_t *ret_len); /* NULL when null or empty */
+
+#endif

@@ -1,0 +1,43 @@
+/* Inside daemon/store: the query numbers and small helpers of the typed queries. */
+#ifndef SANDBOX_DAEMON_STORE_INTERNAL_H
+#define SANDBOX_DAEMON_STORE_INTERNAL_H
+
+#include "daemon/store/store.h"
+
+enum query {
+#define Q(name, sql) Q_##name,
+#include "daemon/store/queries.def"
+#undef Q
+	QUERY_COUNT
+};
+
+extern const char *const store_queries[QUERY_COUNT];
+
+/* Brings the schema up to date under the writer's lock; *ret_version is what it is now. */
+int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error *err);
+
+/* The id backwards: an id's last digits are then a range of an index. */
+void store_reverse(const char *text, char *out, size_t out_size);
+
+static inline void copy_text(char *out, size_t n, const char *text)
+{
+	snprintf(out, n, "%s", text ? text : "");
+}
+
+static inline void copy_id(struct id *ret, const char *text)
+{
+	copy_text(ret->text, sizeof(ret->text), text);
+}
+
+/* Words of the model's enums; a word this version does not know is damage, not a default. */
+#define READ_ENUM(type, s, column, ret, err) \
+	(type##_parse(db_text((s), (column)), (ret)) == 0 \
+		 ? 0 \
+		 : error_set((err), ERR_INTERNAL, "the store holds an unknown " #type ": '%s'", \
+			     db_text((s), (column)) ? db_text((s), (column)) : ""))
+
+/* Strings without NUL as bytes, each ended by NUL; nothing for an empty list. */
+void store_pack(const struct strv *v, struct buf *out);
+void store_unpack(const void *p, size_t n, struct strv *out);
+
+#endif

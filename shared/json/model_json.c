@@ -197,6 +197,7 @@ cJSON *operation_to_json(const struct operation *o)
 	cJSON_AddItemToObject(j, "output", o->has_result ? output_to_json(&o->result) : cJSON_CreateNull());
 	json_add_str(j, "error", o->error);
 	json_add_str(j, "error_code", o->error_code == ERR_NONE ? NULL : error_wire(o->error_code));
+	json_add_str(j, "progress", o->progress);
 	json_add_time(j, "created_at", o->created_us);
 	json_add_time(j, "updated_at", o->updated_us);
 	return j;
@@ -275,6 +276,7 @@ int operation_from_json(const cJSON *j, const char *name, struct operation *ret,
 	get_output(&r, &o);
 	json_get_str(&r, "error", JSON_OPTIONAL, TEXT_MAX, &o.error);
 	json_get_str(&r, "error_code", JSON_OPTIONAL, 64, &code);
+	json_get_str(&r, "progress", JSON_OPTIONAL, TEXT_MAX, &o.progress);
 	get_time(&r, "created_at", JSON_REQUIRED, &o.created_us);
 	get_time(&r, "updated_at", JSON_REQUIRED, &o.updated_us);
 	if (!json_ok(&r))

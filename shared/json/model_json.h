@@ -23,7 +23,7 @@ cJSON *sandbox_to_json(const struct sandbox *s);
 int sandbox_from_json(const cJSON *j, const char *name, struct sandbox *ret, struct error *err);
 
 /*
- * {id, sandbox_id, kind, state, outcome|null, command?, output|null, error, error_code, created_at, updated_at} with
+ * {id, sandbox_id, kind, state, outcome|null, command?, output|null, error, error_code, progress, created_at, updated_at} with
  * output {exit_code, stdout, stderr, truncated, stdout_bytes, stderr_bytes, signal, oom_killed}. stdout holds the kept
  * bytes; when some are missing, stdout_gap_at is the offset (in the bytes of stdout, or of stdout_base64 when it is there)
  * behind which they are left out. stdout_base64 stands beside output that is not text. The same for stderr.

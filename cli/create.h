@@ -26,9 +26,11 @@ struct create_options {
 #define CREATE_DEFAULTS .wait_timeout_ms = 300 * 1000
 
 /* Option rows for a struct T whose member m is a struct create_options: those people use, and (behind OPT_REST) the others. The rows of
- * --env are the verb's own: for create they are the sandbox's environment, for run the command's. */
+ * --env are the verb's own: for create they are the sandbox's environment, for run the command's; so is the letter of --image, since
+ * -i means interactive where a command runs. */
+#define CREATE_ROW_IMAGE(T, m, l) OPT_TEXT(l, "image", T, m.image, "IMAGE", "image to start from (default sandbox-base:latest)")
+
 #define CREATE_ROWS_MAIN(T, m) \
-	OPT_TEXT('i', "image", T, m.image, "IMAGE", "image to start from (default sandbox-base:latest)"), \
 	OPT_TEXT('n', "name", T, m.name, "NAME", "a name to refer to it by"), \
 	OPT_CALL('c', "cpus", T, m.cpu_millis, "N", create_parse_cpus, "CPU cores, such as 0.5 or 2"), \
 	OPT_CALL('m', "memory", T, m.memory_mib, "SIZE", create_parse_mib, "memory, such as 512m or 4g"), \
@@ -58,7 +60,7 @@ struct create_options {
 	{ .name = "disk-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.disk_mib, int64_t), .arg = "N", .min = 1, \
 	  .max = 1 << 30, .help = "size of /workspace in MiB" }
 
-#define CREATE_ROWS(T, m) CREATE_ROWS_MAIN(T, m), OPT_REST, CREATE_ROWS_REST(T, m)
+#define CREATE_ROWS(T, m) CREATE_ROW_IMAGE(T, m, 'i'), CREATE_ROWS_MAIN(T, m), OPT_REST, CREATE_ROWS_REST(T, m)
 
 int create_parse_cpus(const char *what, const char *text, void *field, struct error *err);
 int create_parse_mib(const char *what, const char *text, void *field, struct error *err);

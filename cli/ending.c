@@ -52,6 +52,26 @@ int ending_status(const struct stream_result *r)
 	return STATUS_TOOL;
 }
 
+enum error_code ending_code(enum mux_error e)
+{
+	switch (e) {
+	case MUX_ERR_NOT_FOUND:
+		return ERR_NOT_FOUND;
+	case MUX_ERR_EXPIRED:
+	case MUX_ERR_DELETED:
+		return ERR_EXPIRED;
+	case MUX_ERR_FORBIDDEN:
+		return ERR_FORBIDDEN;
+	case MUX_ERR_CONFLICT:
+		return ERR_CONFLICT;
+	case MUX_ERR_UNAVAILABLE:
+	case MUX_ERR_LOST:
+		return ERR_UNAVAILABLE;
+	default:
+		return ERR_INVALID;
+	}
+}
+
 static char *seconds_text(int64_t ms)
 {
 	if (ms % 1000 == 0)

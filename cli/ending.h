@@ -16,6 +16,8 @@ enum {
 };
 
 int ending_status(const struct stream_result *r);
+/* The kind of failure a refused stream is, for hints and the error object. */
+enum error_code ending_code(enum mux_error e);
 /* One line without a newline, safe for a terminal; NULL when the status says it all. timeout_ms: the limit that was set, 0: none.
  * Caller frees. */
 char *ending_text(const struct stream_result *r, int64_t timeout_ms);

@@ -178,26 +178,6 @@ static bool refused(const struct stream_result *r)
 	return r->closed && !r->accepted && ending_status(r) == STATUS_TOOL;
 }
 
-static enum error_code code_of(enum mux_error e)
-{
-	switch (e) {
-	case MUX_ERR_NOT_FOUND:
-		return ERR_NOT_FOUND;
-	case MUX_ERR_EXPIRED:
-	case MUX_ERR_DELETED:
-		return ERR_EXPIRED;
-	case MUX_ERR_FORBIDDEN:
-		return ERR_FORBIDDEN;
-	case MUX_ERR_CONFLICT:
-		return ERR_CONFLICT;
-	case MUX_ERR_UNAVAILABLE:
-	case MUX_ERR_LOST:
-		return ERR_UNAVAILABLE;
-	default:
-		return ERR_INVALID;
-	}
-}
-
 static int finish(struct cli *cli, const struct launch *l, const struct stream_result *r, const struct capture caps[2],
                   struct error *err)
 {
@@ -206,7 +186,7 @@ static int finish(struct cli *cli, const struct launch *l, const struct stream_r
 		return -1;
 	if (refused(r)) {
 		auto_free char *text = ending_text(r, 0);
-		return error_set(err, code_of(r->error), "%s", text);
+		return error_set(err, ending_code(r->error), "%s", text);
 	}
 	report(cli, l, r);
 	if (cli->json && r->operation[0] && print_operation(cli, r, &caps[0], &caps[1], err) != 0)

@@ -416,6 +416,11 @@ static void begin(struct stream *s)
 	s->size_fd = s->feed.local.terminal ? rq->in : rq->out;
 	s->base[0] = s->received[0] = rq->offset_out;
 	s->base[1] = s->received[1] = rq->offset_err;
+	if (rq->attach) {
+		auto_free char *operation = NULL;
+		tlv_str(rq->open, MUX_F_OPERATION, ID_TEXT_LEN, &operation, NULL);
+		snprintf(s->ret->operation, sizeof(s->ret->operation), "%s", operation ? operation : "");
+	}
 	result_init(&s->ret->result);
 	s->ret->result.outcome = OUTCOME_LOST;
 }

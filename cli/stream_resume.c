@@ -23,6 +23,7 @@ void stream_rebase(struct stream *s)
 void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept)
 {
 	static const enum mux_field field[2] = { MUX_F_GAP_OUT, MUX_F_GAP_ERR };
+	static const char *const name[2] = { "stdout", "stderr" };
 	uint64_t *gap[2] = { &s->ret->gap_out, &s->ret->gap_err };
 	if (!s->rq->attach)
 		return;
@@ -31,6 +32,7 @@ void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept)
 		if (start <= s->received[i])
 			continue;
 		*gap[i] += start - s->received[i];
+		stream_say(s, "%llu bytes of %s are no longer kept", (unsigned long long)(start - s->received[i]), name[i]);
 		/* What was written stays written: only the origin of the count moves. */
 		s->base[i] += start - s->received[i];
 		s->received[i] = start;

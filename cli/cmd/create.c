@@ -22,6 +22,7 @@ struct options {
 static const struct options defaults = { .create = { CREATE_DEFAULTS }, .wait = true };
 
 static const struct option_row options[] = {
+	CREATE_ROW_IMAGE(struct options, create, 'i'),
 	CREATE_ROWS_MAIN(struct options, create),
 	OPT_LIST('e', "env", struct options, create.env, "KEY[=VALUE]", "variable for every command inside, repeatable"),
 	OPT_SWITCH('w', "wait", struct options, wait, "wait until it runs (the default)"),

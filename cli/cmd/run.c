@@ -1,0 +1,192 @@
+/* sandbox run: create, exec, delete, in that order and whatever happens in between. */
+#include "cli/command.h"
+
+#include "cli/create.h"
+#include "cli/interrupt.h"
+#include "cli/launch.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "shared/base/clock.h"
+#include "shared/base/mem.h"
+#include "shared/json/json.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+
+enum { DELETE_TRIES_MS = 10 * 1000, DELETE_RETRY_MS = 100, DELETE_WAIT_MS = 60 * 1000 };
+
+struct options {
+	struct create_options create;
+	struct launch_options launch;
+	bool keep;
+	struct words command;
+};
+
+static const struct options defaults = { .create = { CREATE_DEFAULTS }, .launch = { LAUNCH_DEFAULTS } };
+
+static const struct option_row options[] = {
+	CREATE_ROW_IMAGE(struct options, create, 0),
+	LAUNCH_ROWS_MAIN(struct options, launch),
+	OPT_FLAG(0, "keep", struct options, keep, "do not delete the sandbox afterwards"),
+	OPT_REST,
+	CREATE_ROWS_MAIN(struct options, create),
+	CREATE_ROWS_REST(struct options, create),
+	LAUNCH_ROWS_REST(struct options, launch),
+	OPT_END,
+};
+
+static const struct positional positionals[] = {
+	POS(POS_COMMAND, WHAT_COMMAND, "COMMAND", struct options, command, "program and arguments"),
+	POS_END,
+};
+
+static const struct example examples[] = {
+	{ "sandbox run -- uname -a", "one command in a sandbox of its own" },
+	{ "sandbox run -it --image alpine:3 -- sh", "look around, leave nothing behind" },
+	{ NULL, NULL },
+};
+
+/* What exists so far. */
+struct run {
+	struct cli *cli;
+	struct options *o;
+	struct idem key;
+	char *id; /* of the sandbox, NULL: none */
+};
+
+static bool interrupted(const struct error *err)
+{
+	return err->sys == EINTR && interrupt_signal() != 0;
+}
+
+static void take_created(struct run *r, const cJSON *answer, char **ret_operation)
+{
+	r->id = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id"));
+	*ret_operation = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id"));
+}
+
+/* The answer to the create did not come; whether the server acted is found out by asking again with the same key. */
+static void learn_id(struct run *r, const cJSON *spec)
+{
+	auto_json *answer = NULL;
+	auto_free char *operation = NULL;
+	int sig = interrupt_signal();
+	interrupt_clear();
+	if (create_send(r->cli, &r->o->create, spec, &answer, NULL) == 0)
+		take_created(r, answer, &operation);
+	else
+		out_warn(r->cli, "whether a sandbox was created is unknown; `sandbox list` shows it if so");
+	if (!interrupt_signal())
+		raise(sig);
+}
+
+static int create(struct run *r, struct error *err)
+{
+	auto_json *spec = NULL;
+	auto_json *answer = NULL;
+	auto_json *op = NULL;
+	auto_free char *operation = NULL;
+	static const struct words no_start = { .len = 0 };
+	if (create_spec(r->cli, &r->o->create, &no_start, &spec, err) != 0)
+		return -1;
+	if (create_send(r->cli, &r->o->create, spec, &answer, err) != 0) {
+		if (interrupted(err))
+			learn_id(r, spec);
+		return -1;
+	}
+	take_created(r, answer, &operation);
+	if (operation_wait(r->cli, operation, "creating", r->o->create.wait_timeout_ms, &op, err) != 0)
+		return -1;
+	if (strcmp(json_text(op, "state"), "succeeded") == 0)
+		return 0;
+	json_operation_error(op, err);
+	return error_wrap(err, "the sandbox was not created");
+}
+
+/* One attempt. The key makes it safe to send again when the answer was lost. */
+static int ask_delete(struct run *r, const struct idem *key, char **ret_operation, struct error *err)
+{
+	auto_free char *target = session_path("/v1/sandboxes/%s", r->id);
+	auto_json *answer = NULL;
+	struct call c = { .method = "DELETE", .target = target, .key = key->text, .no_start = true };
+	interrupt_clear();
+	if (session_call(r->cli, &c, &answer, err) != 0)
+		return -1;
+	*ret_operation = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id"));
+	return 0;
+}
+
+static bool worth_another(const struct error *err, int64_t until_ms)
+{
+	bool away = err->code == ERR_UNREACHABLE || err->code == ERR_UNAVAILABLE;
+	if (clock_mono_ms() >= until_ms || (!away && !interrupted(err)))
+		return false;
+	poll(NULL, 0, DELETE_RETRY_MS);
+	return true;
+}
+
+/* The sandbox goes in every case; only how sure we are of it differs. */
+static void remove_sandbox(struct run *r)
+{
+	struct idem key = idem_new();
+	struct error err = ERROR_INIT;
+	auto_free char *operation = NULL;
+	auto_json *op = NULL;
+	int64_t until_ms = clock_mono_ms() + DELETE_TRIES_MS;
+	while (ask_delete(r, &key, &operation, &err) != 0) {
+		if (err.code == ERR_NOT_FOUND || err.code == ERR_EXPIRED)
+			return;
+		if (!worth_another(&err, until_ms)) {
+			out_warn(r->cli, "sandbox %s could not be deleted (%s); it ends with its lifetime", r->id, err.message);
+			return;
+		}
+	}
+	if (operation_wait(r->cli, operation, "deleting", DELETE_WAIT_MS, &op, &err) != 0 && !interrupted(&err))
+		out_warn(r->cli, "sandbox %s is being deleted, but that was not seen to end: %s", r->id, err.message);
+}
+
+static int in_sandbox(struct run *r, struct error *err)
+{
+	struct launch l = { .sandbox = r->id, .options = &r->o->launch, .argv = &r->o->command, .must_return = true };
+	if (interrupt_signal())
+		return 128 + interrupt_signal();
+	return launch_run(r->cli, &l, err);
+}
+
+static int run(struct cli *cli, void *opaque, struct error *err)
+{
+	struct run r = { .cli = cli, .o = opaque, .key = idem_new() };
+	interrupt_watch();
+	if (!r.o->create.idempotency_key)
+		r.o->create.idempotency_key = r.key.text;
+	int status = create(&r, err);
+	bool created = status == 0;
+	if (created)
+		status = in_sandbox(&r, err);
+	if (status < 0 && interrupted(err))
+		status = 128 + interrupt_signal();
+	if (r.id && r.o->keep && created)
+		out_note(cli, "kept sandbox %s", r.id);
+	else if (r.id)
+		remove_sandbox(&r);
+	free(r.id);
+	return status;
+}
+
+const struct verb verb_run = {
+	.name = "run",
+	.group = GROUP_RUN,
+	.flags = VERB_STATUS_OF_COMMAND,
+	.summary = "run a command in a new sandbox, then delete it",
+	.manual = "Creates a sandbox, runs the command as exec does and deletes the sandbox, also when the command fails, when the connection "
+		  "breaks and when INT, TERM or HUP arrive at any moment.\n"
+		  "\n" LAUNCH_MANUAL "\n\n" LAUNCH_MANUAL_TTY,
+	.options = options,
+	.positionals = positionals,
+	.size = sizeof(struct options),
+	.defaults = &defaults,
+	.examples = examples,
+	.run = run,
+};

@@ -1,0 +1,48 @@
+/* An attach stream up to the exit status: see follow.h. */
+#include "cli/follow.h"
+
+#include "cli/ending.h"
+#include "cli/output.h"
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+
+#include <string.h>
+#include <unistd.h>
+
+int follow_parse_since(const char *what, const char *text, void *field, struct error *err)
+{
+	struct follow_options *o = field;
+	const char *comma = strchr(text, ',');
+	auto_free char *first = comma ? xstrndup(text, (size_t)(comma - text)) : xstrdup(text);
+	int64_t out, errs = 0;
+	if (parse_i64(what, first, 0, INT64_MAX, &out, err) != 0 || (comma && parse_i64(what, comma + 1, 0, INT64_MAX, &errs, err) != 0))
+		return -1;
+	o->since_out = (uint64_t)out;
+	o->since_err = (uint64_t)errs;
+	return 0;
+}
+
+int follow_run(struct cli *cli, const char *operation, const struct follow_options *o, struct error *err)
+{
+	auto_tlv open = TLV_INIT;
+	tlv_add_u64(&open, MUX_F_KIND, MUX_KIND_ATTACH);
+	tlv_add_str(&open, MUX_F_OPERATION, operation);
+	tlv_add_u64(&open, MUX_F_OFFSET_OUT, o->since_out);
+	tlv_add_u64(&open, MUX_F_OFFSET_ERR, o->since_err);
+	struct stream_request rq = {
+		.open = &open, .dialler = session_dialler(cli), .attach = true, .in = -1, .out = STDOUT_FILENO, .err = STDERR_FILENO,
+		.escape = -1, .offset_out = o->since_out, .offset_err = o->since_err, .quiet = cli->quiet,
+	};
+	struct stream_result r;
+	if (stream_run(&rq, &r, err) != 0)
+		return -1;
+	int status = ending_status(&r);
+	auto_free char *text = ending_text(&r, 0);
+	bool refused = r.closed && !r.accepted;
+	result_done(&r.result);
+	if (refused && status == STATUS_TOOL)
+		return error_set(err, ending_code(r.error), "%s", text ? text : "the server refused");
+	if (text)
+		out_warn(cli, "%s", text);
+	return status;
+}

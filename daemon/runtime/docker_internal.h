@@ -1,0 +1,67 @@
+/* Shared by the docker_*.c files only. */
+#ifndef SANDBOX_DAEMON_DOCKER_INTERNAL_H
+#define SANDBOX_DAEMON_DOCKER_INTERNAL_H
+
+#include "daemon/runtime/docker.h"
+#include "shared/base/mem.h"
+#include "shared/http/engine_client.h"
+#include "shared/json/json.h"
+
+#include <pthread.h>
+
+#define LABEL_ID "io.sandbox.id"
+#define LABEL_NODE "io.sandbox.node"
+#define LABEL_MANAGED "io.sandbox.managed"
+#define LABEL_PROBE "io.sandbox.probe"
+
+struct docker {
+	struct runtime rt;
+	struct engine *engine;
+	struct id node;
+	pthread_mutex_t lock; /* guards allowed */
+	char *allowed;
+	_Atomic bool no_swap_limit; /* no lock: the engine says its kernel does not account swap */
+};
+
+static inline struct docker *docker_of(struct runtime *rt)
+{
+	return container_of(rt, struct docker, rt);
+}
+
+enum { DOCKER_NAME_MAX = 64 };
+/* "sandbox-<id>": the name of the container and of its volume. */
+void docker_name(const struct id *sandbox, char out[static DOCKER_NAME_MAX]);
+
+/* Member by dotted path; NULL when absent. */
+const cJSON *docker_at(const cJSON *j, const char *path);
+const char *docker_str(const cJSON *j, const char *path);  /* "" when absent */
+int64_t docker_num(const cJSON *j, const char *path);      /* 0 when absent */
+bool docker_true(const cJSON *j, const char *path);
+
+/* The engine's own message of a failed answer, with the code its status stands for. Returns -1. */
+int docker_refused(const struct engine_answer *a, const char *doing, struct error *err);
+/* GET of a JSON document; statuses over 299 are errors. */
+int docker_get(struct docker *d, const char *path, const char *doing, cJSON **ret, struct error *err);
+/* A call without an interesting answer: 2xx, 304, or one of the two accepted statuses, is success. */
+int docker_do(struct docker *d, const char *method, const char *path, int also, int also2, int64_t timeout_ms, const char *doing,
+              struct error *err);
+
+/* docker_create.c */
+int docker_create(struct runtime *rt, const struct runtime_create *req, struct error *err);
+/* docker_verify.c: what the engine says it set (an inspect answer) against what was asked (a create body). */
+int docker_verify(const cJSON *asked, const cJSON *seen, struct error *err);
+/* docker_image.c */
+int docker_image_resolve(struct runtime *rt, const char *image, struct image_config *ret, struct error *err);
+int docker_image_allowed(struct runtime *rt, const char *image, bool present, struct error *err);
+void docker_set_registries(struct runtime *rt, const char *allowed);
+int docker_image_list(struct runtime *rt, struct image_list *ret, struct error *err);
+int docker_image_remove(struct runtime *rt, const char *image, struct error *err);
+/* docker_pull.c: what streams */
+int docker_image_pull(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
+int docker_image_import(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);
+/* An error line of the engine's pull and import streams, by kind. Returns -1. */
+int docker_registry_error(const char *image, const char *text, struct error *err);
+/* docker_probe.c */
+int docker_probe(struct runtime *rt, struct runtime_probe *p, struct error *err);
+
+#endif

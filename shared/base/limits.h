@@ -48,8 +48,12 @@
 	LIMIT(RECORD_ARGV_MAX, 16 * 1024, "bytes", "arguments kept in a command's record; the command itself may be longer") \
 	LIMIT(OPERATIONS_KEPT_MAX, 200000, "rows", "ended operations kept within their retention; older ones go first") \
 	LIMIT(EVENTS_KEPT_MAX, 100000, "rows", "events kept within their retention; older ones go first") \
-	LIMIT(IDEMPOTENCY_KEY_MAX, 255, "bytes", "an Idempotency-Key") \
+	LIMIT(IDEMPOTENCY_KEY_MAX, 128, "bytes", "an Idempotency-Key") \
 	LIMIT(NODE_STALE_MS, 30 * 1000, "milliseconds", "silence after which nothing is placed on a node and its sandboxes show as unreachable") \
+	LIMIT(LINK_WAIT_MS, 10 * 1000, "milliseconds", "time a command waits for sandbox-init to dial again before it counts as lost") \
+	LIMIT(RECOVER_WAIT_MS, 30 * 1000, "milliseconds", "the same after a restart of the daemon, which first asks the runtime what runs") \
+	LIMIT(CANCEL_WAIT_MS, 15 * 1000, "milliseconds", "time sandbox-init has to end a command it was told to end, TERM and KILL included") \
+	LIMIT(SPOOL_DISK_MAX, 1024 * 1024 * 1024, "bytes", "disk that the output of ended commands may take; the oldest goes first") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

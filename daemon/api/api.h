@@ -1,0 +1,42 @@
+/*
+ * The HTTP API of the daemon: libmicrohttpd with an epoll pool, on sockets we open ourselves. On the unix socket the
+ * peer's credentials decide; on TCP a token does. One struct api may listen on both.
+ */
+#ifndef SANDBOX_DAEMON_API_H
+#define SANDBOX_DAEMON_API_H
+
+#include "daemon/controller/controller.h"
+#include "shared/base/error.h"
+
+#include <sys/types.h>
+
+struct api;
+struct daemon_config;
+struct event_base;
+struct execs;
+struct worker;
+
+struct api_options {
+	const struct daemon_config *config;
+	struct controller *controller;
+	struct worker *worker;   /* NULL: this daemon has none */
+	struct execs *execs;
+	struct event_base *base; /* its loop runs in another thread */
+	/* Who a bearer token stands for: ERR_UNAUTHORIZED. NULL: no token is valid. */
+	int (*token_caller)(void *ctx, const char *token, struct caller *ret, struct error *err);
+	void *token_ctx;
+};
+
+struct api *api_new(const struct api_options *o);
+/* ERR_CONFLICT when another daemon answers on this path, or it is no socket. */
+int api_socket_free(const char *path, struct error *err);
+/* Serves on a unix socket; makes its directory, replaces a stale socket. ERR_CONFLICT: another daemon answers there. */
+int api_listen_unix(struct api *a, const char *path, struct error *err);
+/* Serves on "127.0.0.1:PORT", "[::1]:PORT" or "localhost:PORT" (0: any, told in *ret_port). Other addresses are refused. */
+int api_listen_tcp(struct api *a, const char *address, uint16_t *ret_port, struct error *err);
+/* Stops accepting, answers who waits, waits up to timeout for slow work, removes the socket. False when slow work is still
+ * under way: then nothing it uses may be freed. */
+bool api_stop(struct api *a, int64_t timeout_ms);
+void api_free(struct api *a); /* after api_stop returned true; NULL is fine */
+
+#endif

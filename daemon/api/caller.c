@@ -1,0 +1,95 @@
+/* Admission: see caller.h. */
+#include "daemon/api/caller.h"
+
+#include "daemon/api/peer.h"
+#include "daemon/api/server.h"
+#include "daemon/config.h"
+#include "shared/base/parse.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* A page in a browser can reach loopback: its name games end at Host, its scripts at Origin. */
+static int check_browser(struct request *r, const struct listener *l, struct error *err)
+{
+	const char *host = request_header(r, "Host");
+	if (request_header(r, "Origin"))
+		return error_set(err, ERR_FORBIDDEN, "requests of web pages (Origin) are refused");
+	if (!host)
+		return error_set(err, ERR_FORBIDDEN, "a Host header is needed");
+	static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+		char port[8];
+		snprintf(port, sizeof(port), ":%u", l->port);
+		if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || strcmp(host + n, port) == 0))
+			return 0;
+	}
+	return error_set(err, ERR_FORBIDDEN, "Host '%.64s' is not an address of this server", host);
+}
+
+static int check_token(struct request *r, struct error *err)
+{
+	const struct api_options *o = &r->api->o;
+	const char *value = request_header(r, "Authorization");
+	if (!value)
+		return error_set(err, ERR_UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN");
+	if (strncasecmp(value, "Bearer ", 7) != 0 || !o->token_caller)
+		return error_set(err, ERR_UNAUTHORIZED, "only Authorization: Bearer TOKEN is understood");
+	return o->token_caller(o->token_ctx, value + 7, &r->caller, err);
+}
+
+int caller_establish(struct request *r, const struct listener *l, bool public_route, struct error *err)
+{
+	if (l->tcp) {
+		if (check_browser(r, l, err) != 0)
+			return -1;
+		return public_route ? 0 : check_token(r, err);
+	}
+	if (public_route)
+		return 0;
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (!info)
+		return error_set(err, ERR_INTERNAL, "the connection has no descriptor");
+	return peer_caller(info->connect_fd, r->api->o.config->socket_group, &r->caller, err);
+}
+
+int caller_admit(const struct request *r, const struct route *route, struct error *err)
+{
+	if (route->class == CALLER_PUBLIC)
+		return 0;
+	if (route->class != CALLER_OPERATOR)
+		return error_set(err, ERR_FORBIDDEN, "this call is for %s credentials", caller_class_text(route->class));
+	if (r->caller.role < route->role)
+		return error_set(err, ERR_FORBIDDEN, "this call needs the role %s; %s is %s", role_text(route->role), r->caller.who,
+				 role_text(r->caller.role));
+	return 0;
+}
+
+static int check_type(struct request *r, const struct route *route, struct error *err)
+{
+	if (!r->tcp || (route->body != BODY_JSON && route->body != BODY_JSON_OPT))
+		return 0;
+	const char *type = request_header(r, "Content-Type");
+	size_t n = type ? strcspn(type, "; \t") : 0;
+	if (n == strlen("application/json") && strncasecmp(type, "application/json", n) == 0)
+		return 0;
+	return error_set(err, ERR_INVALID, "the body must be sent as Content-Type: application/json");
+}
+
+int body_admit(struct request *r, const struct route *route, bool *ret_has_body, struct error *err)
+{
+	const char *length = request_header(r, "Content-Length");
+	int64_t n = 0;
+	*ret_has_body = request_header(r, "Transfer-Encoding") != NULL;
+	if (length && parse_i64("Content-Length", length, 0, INT64_MAX, &n, err) != 0)
+		return -1;
+	*ret_has_body = *ret_has_body || n > 0;
+	if ((uint64_t)n > route->body_max && route->body == BODY_NONE)
+		return error_set(err, ERR_TOO_LARGE, "this call takes no body");
+	if ((uint64_t)n > route->body_max)
+		return error_set(err, ERR_TOO_LARGE, "the body has %lld bytes; this call takes at most %zu", (long long)n, route->body_max);
+	return *ret_has_body ? check_type(r, route, err) : 0;
+}

@@ -1,0 +1,140 @@
+/* Handlers: health, readiness, doctor. */
+#include "daemon/api/handlers.h"
+
+#include "daemon/api/server.h"
+#include "daemon/config.h"
+#include "daemon/store/store.h"
+#include "daemon/worker/worker.h"
+#include "shared/base/clock.h"
+#include "shared/base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CHECKS_MAX = 32 };
+
+/* Public routes in are not offered by this daemon. */
+static cJSON *tunnels_json(void)
+{
+	cJSON *t = cJSON_CreateObject();
+	json_add_bool(t, "enabled", false);
+	json_add_str(t, "base_domain", NULL);
+	json_add_str(t, "public_scheme", NULL);
+	cJSON_AddItemToObject(t, "protocols", cJSON_CreateArray());
+	json_add_bool(t, "local_relay_enabled", false);
+	json_add_str(t, "local_relay_url", NULL);
+	return t;
+}
+
+static cJSON *health_json(void)
+{
+	cJSON *j = cJSON_CreateObject();
+	json_add_str(j, "status", "ok");
+	json_add_str(j, "version", SANDBOX_VERSION);
+	json_add_str(j, "store", "sqlite");
+	json_add_time(j, "now", clock_wall_us());
+	cJSON_AddItemToObject(j, "tunnels", tunnels_json());
+	return j;
+}
+
+int handle_healthz(struct request *r, struct answer *a, struct error *err)
+{
+	(void)err;
+	answer_json(a, r->route->status, health_json());
+	return 0;
+}
+
+int handle_readyz(struct request *r, struct answer *a, struct error *err)
+{
+	struct error e = ERROR_INIT;
+	if (store_ping(controller_store(r->api->o.controller), &e) != 0)
+		return error_set(err, ERR_UNAVAILABLE, "the store does not answer: %s", e.message);
+	answer_json(a, r->route->status, health_json());
+	return 0;
+}
+
+__attribute__((format(printf, 4, 5))) static struct check_row row(const char *part, const char *status, const char *remedy, const char *detail,
+								   ...)
+{
+	struct check_row c = { .part = "" };
+	va_list ap;
+	va_start(ap, detail);
+	snprintf(c.part, sizeof(c.part), "%s", part);
+	snprintf(c.status, sizeof(c.status), "%s", status);
+	snprintf(c.remedy, sizeof(c.remedy), "%s", remedy);
+	vsnprintf(c.detail, sizeof(c.detail), detail, ap);
+	va_end(ap);
+	return c;
+}
+
+static struct check_row check_store(struct store *s)
+{
+	struct error e = ERROR_INIT;
+	if (store_ping(s, &e) != 0)
+		return row("store", "fail", "check the disk and permissions of the state directory, then restart sandboxd", "%s", e.message);
+	return row("store", "ok", "", "%s", store_describe(s));
+}
+
+static struct check_row check_policy(const struct daemon_config *c)
+{
+	if (strcmp(c->policy_profile, "strict") == 0)
+		return row("policy", "ok", "", "profile strict");
+	return row("policy", "warn", "set policy.profile = strict where people other than you decide what runs",
+		   "profile %s: risky code may run in plain containers", c->policy_profile);
+}
+
+static struct check_row check_socket(const struct api *a)
+{
+	const struct daemon_config *c = a->o.config;
+	if (!*c->listen)
+		return row("api", "ok", "", "%s", c->socket);
+	return row("api", "ok", "", "%s and %s (token in %s/api-token)", c->socket, c->listen, c->state_dir);
+}
+
+static const char *worst(const struct check_row *rows, size_t n)
+{
+	const char *w = "ok";
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].status, "fail") == 0)
+			return "fail";
+		if (strcmp(rows[i].status, "warn") == 0)
+			w = "warn";
+	}
+	return w;
+}
+
+static cJSON *check_json(const struct check_row *c)
+{
+	cJSON *j = cJSON_CreateObject();
+	json_add_str(j, "part", c->part);
+	json_add_str(j, "status", c->status);
+	json_add_str(j, "detail", c->detail);
+	json_add_str(j, "remedy", c->remedy);
+	return j;
+}
+
+static int doctor_job(struct request *r, struct answer *a, struct error *err)
+{
+	(void)err;
+	auto_free struct check_row *rows = xcalloc(CHECKS_MAX, sizeof(*rows));
+	size_t n = 0;
+	rows[n++] = check_socket(r->api);
+	rows[n++] = check_store(controller_store(r->api->o.controller));
+	rows[n++] = check_policy(r->api->o.config);
+	if (r->api->o.worker)
+		n += worker_checks(r->api->o.worker, rows + n, CHECKS_MAX - n);
+	cJSON *j = cJSON_CreateObject();
+	json_add_str(j, "status", worst(rows, n));
+	cJSON *list = cJSON_AddArrayToObject(j, "checks");
+	for (size_t i = 0; i < n; i++)
+		cJSON_AddItemToArray(list, check_json(&rows[i]));
+	answer_json(a, r->route->status, j);
+	return 0;
+}
+
+int handle_doctor(struct request *r, struct answer *a, struct error *err)
+{
+	(void)a;
+	return request_block(r, doctor_job, err);
+}

@@ -1,0 +1,168 @@
+/* Handlers: commands, operations, stream connections. */
+#include "daemon/api/handlers.h"
+
+#include "daemon/api/server.h"
+#include "daemon/api/wait.h"
+#include "daemon/worker/exec.h"
+#include "shared/base/limits.h"
+#include "shared/base/log.h"
+#include "shared/json/model_json.h"
+
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <signal.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { OPERATIONS_DEFAULT = 100, SIGNAL_MAX = 64 };
+
+void answer_operation(struct answer *a, int status, const struct operation *op)
+{
+	cJSON *j = cJSON_CreateObject();
+	cJSON_AddItemToObject(j, "operation", operation_to_json(op));
+	answer_json(a, status, j);
+}
+
+static int read_command(struct request *r, struct command *ret, struct error *err)
+{
+	auto_json *j = NULL;
+	if (request_json(r, &j, err) != 0)
+		return -1;
+	struct json_reader root, child;
+	json_reader_init(&root, j, "", err);
+	if (!json_get_object(&root, "command", JSON_REQUIRED, &child) || json_end(&root) != 0)
+		return -1;
+	if (command_from_json(child.object, "command", ret, err) != 0)
+		return -1;
+	if (ret->timeout_ms == 0)
+		ret->timeout_ms = LIMIT_EXEC_TIMEOUT_DEFAULT_SECONDS * 1000LL;
+	return command_validate(ret, err);
+}
+
+int handle_exec(struct request *r, struct answer *a, struct error *err)
+{
+	struct controller *c = r->api->o.controller;
+	struct exec_grant grant;
+	auto_command cmd;
+	command_init(&cmd);
+	auto_operation op;
+	operation_init(&op);
+	if (read_command(r, &cmd, err) != 0 || controller_exec_begin(c, &r->caller, r->params.value[0], &cmd, &grant, err) != 0)
+		return -1;
+	/* Read before the start: afterwards it may have ended already, and a 202 shows what was accepted. */
+	int rc = controller_operation(c, &r->caller, grant.operation.text, &op, err);
+	execs_start_detached(r->api->o.execs, &grant, &cmd);
+	if (rc == 0)
+		answer_operation(a, r->route->status, &op);
+	return rc;
+}
+
+int handle_operations(struct request *r, struct answer *a, struct error *err)
+{
+	int64_t limit = OPERATIONS_DEFAULT;
+	struct operation_list l = { .items = NULL };
+	if (request_query_i64(r, "limit", 1, LIMIT_LIST_PAGE_MAX, &limit, err) != 0 ||
+	    controller_operations(r->api->o.controller, &r->caller, target_query(&r->target, "sandbox"), (size_t)limit, &l, err) != 0)
+		return -1;
+	cJSON *j = cJSON_CreateObject();
+	cJSON *items = cJSON_AddArrayToObject(j, "operations");
+	for (size_t i = 0; i < l.len; i++)
+		cJSON_AddItemToArray(items, operation_to_json(&l.items[i]));
+	operation_list_done(&l);
+	answer_json(a, r->route->status, j);
+	return 0;
+}
+
+static int show_operation(struct request *r, struct answer *a, struct error *err)
+{
+	auto_operation op;
+	operation_init(&op);
+	if (controller_operation(r->api->o.controller, &r->caller, r->params.value[0], &op, err) != 0)
+		return -1;
+	answer_operation(a, r->route->status, &op);
+	return 0;
+}
+
+int handle_operation(struct request *r, struct answer *a, struct error *err)
+{
+	int64_t wait = 0;
+	auto_operation op;
+	operation_init(&op);
+	if (request_query_i64(r, "wait", 0, LIMIT_WAIT_MAX_SECONDS, &wait, err) != 0 ||
+	    controller_operation(r->api->o.controller, &r->caller, r->params.value[0], &op, err) != 0)
+		return -1;
+	if (wait > 0 && !op_ended(op.state))
+		return wait_operation(r, &op.id, wait * 1000, show_operation, err);
+	answer_operation(a, r->route->status, &op);
+	return 0;
+}
+
+static int read_signal(struct request *r, int *ret, struct error *err)
+{
+	int64_t sig = SIGTERM;
+	if (r->body.len) {
+		auto_json *j = NULL;
+		struct json_reader root;
+		if (request_json(r, &j, err) != 0)
+			return -1;
+		json_reader_init(&root, j, "", err);
+		json_get_i64(&root, "signal", JSON_OPTIONAL, 1, SIGNAL_MAX, &sig);
+		if (json_end(&root) != 0)
+			return -1;
+	}
+	*ret = (int)sig;
+	return 0;
+}
+
+int handle_cancel(struct request *r, struct answer *a, struct error *err)
+{
+	struct controller *c = r->api->o.controller;
+	int sig;
+	auto_operation op;
+	operation_init(&op);
+	if (read_signal(r, &sig, err) != 0 || controller_operation(c, &r->caller, r->params.value[0], &op, err) != 0)
+		return -1;
+	if (op.kind != OPK_EXEC)
+		return error_set(err, ERR_CONFLICT, "operation %s is a %s, not a command; delete the sandbox to stop it", id_short(&op.id),
+				 op_kind_text(op.kind));
+	if (op_ended(op.state))
+		return error_set(err, ERR_CONFLICT, "operation %s has ended", id_short(&op.id));
+	if (execs_cancel(r->api->o.execs, &op.id, sig, err) != 0)
+		return -1;
+	answer_operation(a, r->route->status, &op);
+	return 0;
+}
+
+/* The connection is taken from the library whole: a duplicate of its descriptor goes on, its own is closed at once, so that
+ * neither its limits nor its stopping know about streams. */
+static void on_upgraded(void *cls, struct MHD_Connection *conn, void *ctx, const char *extra, size_t n, MHD_socket fd,
+			struct MHD_UpgradeResponseHandle *urh)
+{
+	(void)cls;
+	(void)conn;
+	struct request *r = ctx;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (own >= 0)
+		execs_serve_client(r->api->o.execs, &r->caller, own, extra, n, NULL, NULL);
+	else
+		log_error("api", "request=%s: no descriptor for a stream connection", r->caller.request_id);
+	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static bool wants_mux(struct request *r)
+{
+	const char *upgrade = request_header(r, "Upgrade"), *connection = request_header(r, "Connection");
+	return strcmp(r->method, "GET") == 0 && upgrade && strcasecmp(upgrade, "sandbox-mux") == 0 && connection &&
+	       strcasestr(connection, "upgrade");
+}
+
+int handle_mux(struct request *r, struct answer *a, struct error *err)
+{
+	if (!wants_mux(r))
+		return error_set(err, ERR_INVALID, "this call opens streams: send Connection: Upgrade and Upgrade: sandbox-mux");
+	a->status = r->route->status;
+	a->response = MHD_create_response_for_upgrade(on_upgraded, NULL);
+	MHD_add_response_header(a->response, "Upgrade", "sandbox-mux");
+	return 0;
+}

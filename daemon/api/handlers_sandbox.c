@@ -1,0 +1,200 @@
+/* Handlers: sandboxes. */
+#include "daemon/api/handlers.h"
+
+#include "daemon/api/decision_json.h"
+#include "daemon/api/server.h"
+#include "daemon/worker/worker.h"
+#include "shared/base/limits.h"
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+#include "shared/json/model_json.h"
+
+#include <string.h>
+
+static int read_spec(struct request *r, struct spec *ret, struct error *err)
+{
+	auto_json *j = NULL;
+	if (request_json(r, &j, err) != 0)
+		return -1;
+	struct json_reader root;
+	json_reader_init(&root, j, "", err);
+	struct json_reader child;
+	if (!json_get_object(&root, "spec", JSON_REQUIRED, &child) || json_end(&root) != 0)
+		return -1;
+	return spec_from_json(child.object, "spec", true, ret, err);
+}
+
+static cJSON *create_json(const struct create_result *res)
+{
+	cJSON *j = cJSON_CreateObject();
+	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&res->sandbox));
+	cJSON_AddItemToObject(j, "operation", operation_to_json(&res->operation));
+	return j;
+}
+
+/* The refusal with its reasons: error body and decision in one. */
+static void answer_no_capacity(struct request *r, struct answer *a, const struct error *e, const struct decision *d)
+{
+	cJSON *j = error_to_json(e, r->caller.request_id);
+	cJSON_AddItemToObject(j, "decision", decision_to_json(d));
+	answer_json(a, error_http_status(e->code), j);
+	map_set(&a->headers, "Retry-After", "5");
+}
+
+static int create(struct request *r, const struct spec *spec, bool explain, struct answer *a, struct error *err)
+{
+	const char *key = NULL;
+	if (request_idempotency_key(r, &key, err) != 0)
+		return -1;
+	struct error e = ERROR_INIT;
+	struct create_result res;
+	create_result_init(&res);
+	int rc = controller_create(r->api->o.controller, &r->caller, spec, explain, key, &res, &e);
+	if (rc != 0 && e.code == ERR_NO_CAPACITY) {
+		answer_no_capacity(r, a, &e, &res.decision);
+		rc = 0;
+	} else if (rc != 0) {
+		*err = e;
+	} else if (explain) {
+		cJSON *j = cJSON_CreateObject();
+		cJSON_AddItemToObject(j, "decision", decision_to_json(&res.decision));
+		answer_json(a, 200, j);
+	} else {
+		answer_json(a, r->route->status, create_json(&res));
+	}
+	create_result_done(&res);
+	return rc;
+}
+
+int handle_create(struct request *r, struct answer *a, struct error *err)
+{
+	bool explain = false;
+	auto_spec spec;
+	spec_init(&spec);
+	if (request_query_bool(r, "explain", &explain, err) != 0 || read_spec(r, &spec, err) != 0)
+		return -1;
+	return create(r, &spec, explain, a, err);
+}
+
+static int read_labels(const struct target *t, struct map *ret, struct error *err)
+{
+	for (size_t i = 0; i < t->names.len; i++) {
+		if (strcmp(t->names.items[i], "label") != 0)
+			continue;
+		const char *text = t->values.items[i], *eq = strchr(text, '=');
+		if (!eq)
+			return error_set(err, ERR_INVALID, "label: '%.64s' is not KEY=VALUE", text);
+		auto_free char *key = xstrndup(text, (size_t)(eq - text));
+		if (map_get(ret, key))
+			return error_set(err, ERR_INVALID, "label: key '%.64s' stands twice", key);
+		map_set(ret, key, eq + 1);
+	}
+	return 0;
+}
+
+static cJSON *list_json(const struct sandbox_list *l, size_t limit)
+{
+	size_t n = limit && l->len > limit ? limit : l->len;
+	cJSON *j = cJSON_CreateObject();
+	cJSON *items = cJSON_AddArrayToObject(j, "sandboxes");
+	for (size_t i = 0; i < n; i++)
+		cJSON_AddItemToArray(items, sandbox_to_json(&l->items[i]));
+	if (n < l->len)
+		json_add_str(j, "next", l->items[n - 1].id.text);
+	return j;
+}
+
+int handle_list(struct request *r, struct answer *a, struct error *err)
+{
+	int64_t limit = 0;
+	auto_map labels = MAP_INIT;
+	struct list_query q = { .tenant = target_query(&r->target, "tenant"), .after = target_query(&r->target, "after") };
+	if (request_query_bool(r, "all", &q.all, err) != 0 || request_query_i64(r, "limit", 1, LIMIT_LIST_PAGE_MAX, &limit, err) != 0 ||
+	    read_labels(&r->target, &labels, err) != 0)
+		return -1;
+	if (q.tenant && !tenant_valid(q.tenant))
+		return error_set(err, ERR_INVALID, "tenant: '%.64s' is no tenant name", q.tenant);
+	if (q.after && !id_valid(q.after))
+		return error_set(err, ERR_INVALID, "after: want the `next` value of the page before");
+	q.labels = labels.len ? &labels : NULL;
+	q.limit = limit ? (size_t)limit + 1 : 0; /* one more tells whether there is a next page */
+	struct sandbox_list l = { .items = NULL };
+	if (controller_list(r->api->o.controller, &r->caller, &q, &l, err) != 0)
+		return -1;
+	answer_json(a, r->route->status, list_json(&l, (size_t)limit));
+	sandbox_list_done(&l);
+	return 0;
+}
+
+int handle_inspect(struct request *r, struct answer *a, struct error *err)
+{
+	auto_sandbox s;
+	sandbox_init(&s);
+	if (controller_resolve(r->api->o.controller, &r->caller, r->params.value[0], &s, err) != 0)
+		return -1;
+	answer_json(a, r->route->status, sandbox_to_json(&s));
+	return 0;
+}
+
+int handle_delete(struct request *r, struct answer *a, struct error *err)
+{
+	auto_operation op;
+	operation_init(&op);
+	if (controller_delete(r->api->o.controller, &r->caller, r->params.value[0], &op, err) != 0)
+		return -1;
+	answer_operation(a, r->route->status, &op);
+	return 0;
+}
+
+static int read_ttl(struct request *r, int64_t *ret_ms, struct error *err)
+{
+	auto_json *j = NULL;
+	if (request_json(r, &j, err) != 0)
+		return -1;
+	struct json_reader root;
+	int64_t seconds = 0;
+	json_reader_init(&root, j, "", err);
+	json_get_i64(&root, "ttl_seconds", JSON_REQUIRED, LIMIT_TTL_MIN_SECONDS, LIMIT_TTL_MAX_SECONDS, &seconds);
+	*ret_ms = seconds * 1000;
+	return json_end(&root);
+}
+
+int handle_extend(struct request *r, struct answer *a, struct error *err)
+{
+	int64_t ttl_ms;
+	auto_sandbox s;
+	sandbox_init(&s);
+	if (read_ttl(r, &ttl_ms, err) != 0 || controller_extend(r->api->o.controller, &r->caller, r->params.value[0], ttl_ms, &s, err) != 0)
+		return -1;
+	cJSON *j = cJSON_CreateObject();
+	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&s));
+	answer_json(a, r->route->status, j);
+	return 0;
+}
+
+static int stats_job(struct request *r, struct answer *a, struct error *err)
+{
+	auto_sandbox s;
+	sandbox_init(&s);
+	struct runtime_stats st;
+	if (controller_resolve(r->api->o.controller, &r->caller, r->params.value[0], &s, err) != 0)
+		return -1;
+	if (s.state != SANDBOX_RUNNING)
+		return error_set(err, ERR_CONFLICT, "sandbox %s is %s, not running", id_short(&s.id), sandbox_state_text(s.state));
+	if (worker_sandbox_stats(r->api->o.worker, &s.id, &st, err) != 0)
+		return -1;
+	cJSON *j = cJSON_CreateObject();
+	json_add_i64(j, "cpu_us", (int64_t)st.cpu_us);
+	json_add_i64(j, "memory_bytes", (int64_t)st.memory_bytes);
+	json_add_i64(j, "memory_limit_bytes", (int64_t)st.memory_limit_bytes);
+	json_add_i64(j, "pids", (int64_t)st.pids);
+	json_add_i64(j, "pids_limit", (int64_t)st.pids_limit);
+	answer_json(a, r->route->status, j);
+	return 0;
+}
+
+int handle_stats(struct request *r, struct answer *a, struct error *err)
+{
+	(void)a;
+	return request_block(r, stats_job, err);
+}

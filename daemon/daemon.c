@@ -1,0 +1,260 @@
+/*
+ * The daemon put together: see daemon.h. The order of starting is the order of need, and stopping is its reverse: first
+ * nobody asks any more, then nobody works any more, then the loop ends, then everything is freed by one thread.
+ */
+#include "daemon/daemon.h"
+
+#include "daemon/api/api.h"
+#include "daemon/api/peer.h"
+#include "daemon/controller/controller.h"
+#include "daemon/process.h"
+#include "daemon/reaper.h"
+#include "daemon/store/store.h"
+#include "daemon/worker/exec.h"
+#include "daemon/worker/initlink.h"
+#include "daemon/worker/worker.h"
+#include "shared/base/io.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { API_STOP_MS = 10 * 1000 };
+
+struct daemon {
+	const struct daemon_setup *setup;
+	struct daemon_config config;
+	struct store *store;
+	struct controller *controller;
+	struct event_base *base;
+	pthread_t loop;
+	bool looping;
+	struct initlinks *links;
+	struct execs *execs;
+	struct runtime *runtime;
+	struct worker *worker;
+	struct reaper *reaper;
+	struct admin_token *token;
+	struct api *api;
+};
+
+static char *default_config_path(void)
+{
+	if (geteuid() == 0)
+		return xstrdup("/etc/sandbox/sandboxd.conf");
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	if (config && config[0] == '/')
+		return xasprintf("%s/sandbox/sandboxd.conf", config);
+	return home ? xasprintf("%s/.config/sandbox/sandboxd.conf", home) : NULL;
+}
+
+static int load_file(const struct daemon_setup *s, struct daemon_config *c, struct error *err)
+{
+	if (s->config_path)
+		return daemon_config_load(c, s->config_path, err);
+	auto_free char *path = default_config_path();
+	if (!path || access(path, F_OK) != 0)
+		return 0;
+	return daemon_config_load(c, path, err);
+}
+
+int daemon_setup_config(const struct daemon_setup *s, struct daemon_config *ret, struct error *err)
+{
+	if (daemon_config_defaults(ret, err) != 0 || load_file(s, ret, err) != 0)
+		return -1;
+	for (size_t i = 0; i < s->sets.len; i++)
+		if (daemon_config_set(ret, s->sets.items[i], err) != 0)
+			return -1;
+	return daemon_config_check(ret, err);
+}
+
+static void apply_log_level(const struct daemon_config *c)
+{
+	enum log_level level;
+	if (log_level_parse(c->log_level, &level) == 0)
+		log_set_level(level);
+}
+
+static void *loop_thread(void *arg)
+{
+	struct event_base *base = arg;
+	if (event_base_loop(base, EVLOOP_NO_EXIT_ON_EMPTY) != 0)
+		log_error("daemon", "the event loop ended with an error");
+	return NULL;
+}
+
+static int start_loop(struct daemon *d, struct error *err)
+{
+	if (evthread_use_pthreads() != 0)
+		return error_set(err, ERR_INTERNAL, "the event library has no threads");
+	d->base = event_base_new();
+	if (!d->base)
+		return error_set(err, ERR_INTERNAL, "no event loop");
+	int rc = pthread_create(&d->loop, NULL, loop_thread, d->base);
+	if (rc != 0) {
+		errno = rc;
+		return error_errno(err, "starting the event loop");
+	}
+	d->looping = true;
+	return 0;
+}
+
+static int start_controller(struct daemon *d, struct error *err)
+{
+	auto_free char *path = *d->config.store_path ? xstrdup(d->config.store_path) : xasprintf("%s/store.db", d->config.state_dir);
+	struct store_options o = { .path = path, .state_dir = d->config.state_dir };
+	if (store_open(&o, &d->store, err) != 0)
+		return -1;
+	return controller_new(&d->config, d->store, &d->controller, err);
+}
+
+static int start_worker(struct daemon *d, struct error *err)
+{
+	d->links = initlinks_new(d->base, d->config.state_dir);
+	d->execs = execs_new(d->base, d->controller, d->links, d->config.state_dir);
+	if (worker_runtime_new(&d->config, &d->runtime, err) != 0)
+		return -1;
+	struct worker_options o = {
+		.config = &d->config, .controller = d->controller, .runtime = d->runtime, .links = d->links, .execs = d->execs
+	};
+	if (worker_start(&o, &d->worker, err) != 0)
+		return -1;
+	return reaper_start(d->controller, &d->reaper, err);
+}
+
+static int start_api(struct daemon *d, struct error *err)
+{
+	struct api_options o = {
+		.config = &d->config,
+		.controller = d->controller,
+		.worker = d->worker,
+		.execs = d->execs,
+		.base = d->base,
+	};
+	bool tcp = *d->config.listen != '\0';
+	if (tcp) {
+		if (admin_token_load(d->config.state_dir, &d->token, err) != 0)
+			return -1;
+		o.token_caller = admin_token_caller;
+		o.token_ctx = d->token;
+	}
+	d->api = api_new(&o);
+	if (api_listen_unix(d->api, d->config.socket, err) != 0)
+		return -1;
+	uint16_t port = 0;
+	if (tcp && api_listen_tcp(d->api, d->config.listen, &port, err) != 0)
+		return -1;
+	log_info("daemon", "serving socket=%s version=%s pid=%d", d->config.socket, SANDBOX_VERSION, (int)getpid());
+	if (tcp)
+		log_info("daemon", "serving tcp=%s port=%u token-file=%s/api-token", d->config.listen, port, d->config.state_dir);
+	return 0;
+}
+
+/* Fails early and cheaply when another daemon has the socket: the worker's probes come between this and listening. */
+static int start(struct daemon *d, struct error *err)
+{
+	if (strcmp(d->config.role, "all") != 0)
+		return error_set(err, ERR_INVALID, "daemon.role: '%s' needs a fleet, which this version does not have; use all", d->config.role);
+	if (api_socket_free(d->config.socket, err) != 0 || io_mkdirs(d->config.state_dir, 0700, err) != 0)
+		return -1;
+	if (start_controller(d, err) != 0 || start_loop(d, err) != 0 || start_worker(d, err) != 0)
+		return -1;
+	return start_api(d, err);
+}
+
+static void stop_loop(struct daemon *d)
+{
+	if (!d->looping)
+		return;
+	event_base_loopexit(d->base, NULL);
+	pthread_join(d->loop, NULL);
+	d->looping = false;
+}
+
+/* False: some slow request is still at work with what would be freed. */
+static bool stop(struct daemon *d)
+{
+	if (d->api && !api_stop(d->api, API_STOP_MS))
+		return false;
+	api_free(d->api);
+	reaper_stop(d->reaper);
+	if (d->worker)
+		worker_stop(d->worker);
+	stop_loop(d);
+	if (d->execs)
+		execs_free(d->execs);
+	if (d->links)
+		initlinks_free(d->links);
+	if (d->runtime)
+		d->runtime->ops->free(d->runtime);
+	if (d->base)
+		event_base_free(d->base);
+	if (d->controller)
+		controller_free(d->controller);
+	if (d->store)
+		store_close(d->store);
+	admin_token_free(d->token);
+	return true;
+}
+
+static void reload(struct daemon *d)
+{
+	struct error err = ERROR_INIT;
+	struct daemon_config fresh = { .role = NULL };
+	if (daemon_setup_config(d->setup, &fresh, &err) != 0) {
+		log_error("daemon", "configuration not reloaded, the old one stays: %s", err.message);
+	} else {
+		daemon_config_reload(&d->config, &fresh);
+		apply_log_level(&d->config);
+		worker_reload(d->worker);
+		log_info("daemon", "configuration reloaded");
+	}
+	daemon_config_done(&fresh);
+}
+
+static void say_ready(int fd)
+{
+	if (fd < 0)
+		return;
+	if (io_write_full(fd, "ready\n", 6) != 0)
+		log_warn("daemon", "nobody reads --ready-fd: %m");
+	close(fd);
+}
+
+static void serve(struct daemon *d)
+{
+	say_ready(d->setup->ready_fd);
+	int sig;
+	while ((sig = process_wait_signal()) == SIGHUP)
+		reload(d);
+	log_info("daemon", "stopping signal=%s", sig == SIGINT ? "INT" : "TERM");
+	process_allow_kill();
+}
+
+int daemon_run(const struct daemon_setup *s, struct error *err)
+{
+	struct daemon d = { .setup = s };
+	if (daemon_setup_config(s, &d.config, err) != 0) {
+		daemon_config_done(&d.config);
+		return -1;
+	}
+	apply_log_level(&d.config);
+	process_block_signals();
+	int rc = start(&d, err);
+	if (rc == 0)
+		serve(&d);
+	if (!stop(&d)) {
+		/* Freeing would pull the ground from under a pull in hand; the kernel cleans up as well. */
+		log_warn("daemon", "stopped with slow requests unfinished");
+		_exit(rc == 0 ? 0 : 1);
+	}
+	daemon_config_done(&d.config);
+	if (rc == 0)
+		log_info("daemon", "stopped");
+	return rc;
+}

@@ -1,0 +1,109 @@
+/* Settings of the whole process: see process.h. */
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { THREAD_STACK = 512 * 1024, ARENAS = 2 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define INSTRUMENTED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define INSTRUMENTED 1
+#endif
+#endif
+
+/* A socket that landed on descriptor 2 would get the log. */
+static void fill_standard(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+static void raise_descriptors(void)
+{
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+/* Requests carry tokens and environments: neither a core file nor another process of the same user gets at them. The leak
+ * checker of an instrumented build needs to look at itself. */
+static void hide_memory(void)
+{
+	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+#ifndef INSTRUMENTED
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+#endif
+}
+
+/* Two arenas serve our few threads; stacks below 2 MiB are never backed by a huge page for one touched byte. */
+static void keep_small(void)
+{
+	mallopt(M_ARENA_MAX, ARENAS);
+	pthread_attr_t attr;
+	if (pthread_attr_init(&attr) == 0) {
+		pthread_attr_setstacksize(&attr, THREAD_STACK);
+		pthread_setattr_default_np(&attr);
+		pthread_attr_destroy(&attr);
+	}
+}
+
+void process_prepare(void)
+{
+	fill_standard();
+	umask(077);
+	hide_memory();
+	raise_descriptors();
+	keep_small();
+}
+
+static void taken_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+}
+
+void process_block_signals(void)
+{
+	sigset_t set;
+	taken_signals(&set);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int process_wait_signal(void)
+{
+	sigset_t set;
+	int sig;
+	taken_signals(&set);
+	do
+		sig = sigwaitinfo(&set, NULL);
+	while (sig < 0 && errno == EINTR);
+	return sig;
+}
+
+void process_allow_kill(void)
+{
+	sigset_t set;
+	taken_signals(&set);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}

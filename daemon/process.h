@@ -1,0 +1,16 @@
+/* What the daemon sets for its whole process, before any thread starts. */
+#ifndef SANDBOX_DAEMON_PROCESS_H
+#define SANDBOX_DAEMON_PROCESS_H
+
+#include <signal.h>
+
+/* Descriptors 0-2 exist, nothing is dumped or shared by accident, many descriptors may be open, memory stays small. */
+void process_prepare(void);
+/* Blocks the signals that process_wait takes, in this thread and those it starts; ignores SIGPIPE. */
+void process_block_signals(void);
+/* The next of SIGTERM, SIGINT, SIGHUP. */
+int process_wait_signal(void);
+/* From now on SIGTERM and SIGINT end the process at once: for who does not want to wait for an orderly stop. */
+void process_allow_kill(void);
+
+#endif

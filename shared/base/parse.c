@@ -92,7 +92,7 @@ static bool scale_decimal(const struct decimal *d, int64_t factor, int64_t *ret)
 	return true;
 }
 
-static char *duration_text(int64_t ms, char out[static 32])
+char *duration_format(int64_t ms, char out[static 32])
 {
 	static const struct unit units[] = { { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 } };
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
@@ -122,25 +122,25 @@ int parse_duration_ms(const char *what, const char *text, int64_t min_ms, int64_
 	int64_t factor = scan_decimal(&p, &d) == 0 ? duration_unit(p) : 0;
 	if (factor == 0)
 		return error_set(err, ERR_INVALID, "%s: '%s' is not a duration (write 90, 90s, 1.5h, 30m, 2d or 500ms; allowed: %s to %s)", what,
-				 SHOWN(text), duration_text(min_ms, low), duration_text(max_ms, high));
+				 SHOWN(text), duration_format(min_ms, low), duration_format(max_ms, high));
 	int64_t value;
 	if (!scale_decimal(&d, factor, &value) || value < min_ms || value > max_ms)
-		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s)", what, SHOWN(text), duration_text(min_ms, low),
-				 duration_text(max_ms, high));
+		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s)", what, SHOWN(text), duration_format(min_ms, low),
+				 duration_format(max_ms, high));
 	*ret_ms = value;
 	return 0;
 }
 
-static char *size_text(int64_t bytes, char out[static 32])
+char *size_format(int64_t bytes, char out[static 32])
 {
 	static const struct unit units[] = { { "TiB", 1LL << 40 }, { "GiB", 1LL << 30 }, { "MiB", 1LL << 20 }, { "KiB", 1LL << 10 } };
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
 		if (bytes != 0 && bytes % units[i].factor == 0) {
-			snprintf(out, 32, "%" PRId64 " %s", bytes / units[i].factor, units[i].word);
+			snprintf(out, 32, "%" PRId64 "%s", bytes / units[i].factor, units[i].word);
 			return out;
 		}
 	}
-	snprintf(out, 32, "%" PRId64 " bytes", bytes);
+	snprintf(out, 32, "%" PRId64, bytes);
 	return out;
 }
 
@@ -164,11 +164,11 @@ int parse_size(const char *what, const char *text, int64_t min, int64_t max, int
 	int64_t factor = scan_decimal(&p, &d) == 0 ? size_unit(p) : 0;
 	if (factor == 0)
 		return error_set(err, ERR_INVALID, "%s: '%s' is not a size (write 1048576, 64m, 512MiB or 1g; allowed: %s to %s)", what,
-				 SHOWN(text), size_text(min, low), size_text(max, high));
+				 SHOWN(text), size_format(min, low), size_format(max, high));
 	int64_t value;
 	if (!scale_decimal(&d, factor, &value) || value < min || value > max)
-		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s)", what, SHOWN(text), size_text(min, low),
-				 size_text(max, high));
+		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s)", what, SHOWN(text), size_format(min, low),
+				 size_format(max, high));
 	*ret_bytes = value;
 	return 0;
 }

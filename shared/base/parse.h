@@ -16,6 +16,9 @@ int parse_i64(const char *what, const char *text, int64_t min, int64_t max, int6
 int parse_duration_ms(const char *what, const char *text, int64_t min_ms, int64_t max_ms, int64_t *ret_ms, struct error *err);
 /* "64m", "1g", "512MiB", "1048576": plain numbers are bytes; k, m, g, t (any case, also kb and KiB) are powers of 1024. Rounded down. */
 int parse_size(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_bytes, struct error *err);
+/* What the two parsers above read back exactly: "2d", "90s", "1500ms"; "64MiB", "1000". Return out. */
+char *duration_format(int64_t ms, char out[static 32]);
+char *size_format(int64_t bytes, char out[static 32]);
 /* "true/false", "yes/no", "on/off", "1/0". */
 int parse_bool(const char *what, const char *text, bool *ret, struct error *err);
 

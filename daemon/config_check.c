@@ -1,0 +1,215 @@
+/* Defaults that depend on who runs the daemon, paths derived from others, and the checks of single words and of keys together. */
+#include "daemon/config_priv.h"
+
+#include "shared/base/limits.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101 };
+
+static void set_str(char **to, char *take_text)
+{
+	free(*to);
+	*to = take_text;
+}
+
+/* "base/leaf" */
+static char *join(const char *base, const char *leaf)
+{
+	return xasprintf("%s/%s", base, leaf);
+}
+
+/* The state directory moves what lies in it by default: the store, and the socket of a user without a runtime directory. */
+static void move_derived(char **path, const char *old_dir, const char *new_dir, const char *leaf)
+{
+	auto_free char *derived = join(old_dir, leaf);
+	if (strcmp(*path, derived) == 0)
+		set_str(path, join(new_dir, leaf));
+}
+
+void daemon_config_set_str(struct daemon_config *c, char **field, const char *text)
+{
+	if (field == &c->state_dir) {
+		move_derived(&c->store_path, c->state_dir, text, "store.db");
+		move_derived(&c->socket, c->state_dir, text, "sandboxd.sock");
+	}
+	if (field == &c->store_path && !*text)
+		set_str(field, join(c->state_dir, "store.db"));
+	else if (*text || (field != &c->state_dir && field != &c->socket && field != &c->init_path))
+		set_str(field, xstrdup(text));
+}
+
+/* The user's home: $HOME when it is absolute, else the account's. NULL when there is none. */
+static char *home_dir(void)
+{
+	const char *home = getenv("HOME");
+	if (home && *home == '/')
+		return xstrdup(home);
+	struct passwd entry, *found = NULL;
+	char text[4096];
+	if (getpwuid_r(geteuid(), &entry, text, sizeof(text), &found) != 0 || !found || found->pw_dir[0] != '/')
+		return NULL;
+	return xstrdup(found->pw_dir);
+}
+
+/* A directory of the XDG base directory specification; relative values are to be ignored. NULL: unset and no fallback. */
+static char *xdg_dir(const char *variable, const char *home, const char *fallback)
+{
+	const char *value = getenv(variable);
+	if (value && *value == '/')
+		return join(value, "sandbox");
+	if (!home || !fallback)
+		return NULL;
+	auto_free char *base = join(home, fallback);
+	return join(base, "sandbox");
+}
+
+/* Beside sandboxd in a build tree, else under ../libexec of the installed program. Removed binaries of an upgrade do not count. */
+static char *find_init(void)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n < 0)
+		return xstrdup("/usr/local/libexec/sandbox/sandbox-init-" SANDBOX_VERSION);
+	self[n] = '\0';
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	auto_free char *beside = join(self, "sandbox-init");
+	auto_free char *installed = join(self, "../libexec/sandbox/sandbox-init-" SANDBOX_VERSION);
+	char resolved[PATH_MAX];
+	if (access(beside, R_OK) == 0 || !realpath(installed, resolved))
+		return steal(&beside);
+	return xstrdup(resolved);
+}
+
+static int user_paths(struct daemon_config *c, struct error *err)
+{
+	auto_free char *home = home_dir();
+	char *state = xdg_dir("XDG_STATE_HOME", home, ".local/state");
+	if (!state)
+		return error_set(err, ERR_INVALID, "neither HOME nor XDG_STATE_HOME is set: there is no place for the daemon's state");
+	set_str(&c->state_dir, state);
+	auto_free char *runtime = xdg_dir("XDG_RUNTIME_DIR", NULL, NULL);
+	set_str(&c->socket, join(runtime ? runtime : state, "sandboxd.sock"));
+	return 0;
+}
+
+static void root_paths(struct daemon_config *c)
+{
+	set_str(&c->state_dir, xstrdup("/var/lib/sandbox"));
+	set_str(&c->socket, xstrdup("/run/sandbox/sandboxd.sock"));
+}
+
+int daemon_config_defaults(struct daemon_config *c, struct error *err)
+{
+	struct daemon_config fresh;
+	daemon_config_init(&fresh);
+	if (geteuid() == 0) {
+		root_paths(&fresh);
+	} else if (user_paths(&fresh, err) != 0) {
+		daemon_config_done(&fresh);
+		return -1;
+	}
+	set_str(&fresh.store_path, join(fresh.state_dir, "store.db"));
+	set_str(&fresh.init_path, find_init());
+	*c = fresh;
+	return 0;
+}
+
+static int check_word(const char *key, const char *value, const char *const *words, struct error *err)
+{
+	auto_buf list = BUF_INIT;
+	for (size_t i = 0; words[i]; i++) {
+		if (strcmp(value, words[i]) == 0)
+			return 0;
+		buf_addf(&list, "%s%s", i ? ", " : "", words[i]);
+	}
+	return error_set(err, ERR_INVALID, "%s: '%.64s' is not one of: %s", key, value, buf_str(&list));
+}
+
+static int check_path(const char *key, const char *path, struct error *err)
+{
+	if (path[0] == '/' && strlen(path) <= LIMIT_PATH_BYTES_MAX)
+		return 0;
+	return error_set(err, ERR_INVALID, "%s: '%.200s' is not an absolute path", key, path);
+}
+
+static int check_paths(const struct daemon_config *c, struct error *err)
+{
+	const char *const paths[][2] = {
+		{ "daemon.state_dir", c->state_dir }, { "daemon.socket", c->socket },		{ "daemon.init_path", c->init_path },
+		{ "store.path", c->store_path },      { "worker.docker_socket", c->docker_socket },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+		if (check_path(paths[i][0], paths[i][1], err) != 0)
+			return -1;
+	return 0;
+}
+
+/* Loopback only: TCP beyond this machine needs TLS, which the API's own listener does not speak. */
+static int check_listen(const char *listen, struct error *err)
+{
+	static const char *const hosts[] = { "127.0.0.1:", "[::1]:", "localhost:" };
+	int64_t port;
+	if (!*listen)
+		return 0;
+	for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
+		size_t n = strlen(hosts[i]);
+		if (strncmp(listen, hosts[i], n) == 0)
+			return parse_i64("daemon.listen: port", listen + n, 0, 65535, &port, err);
+	}
+	return error_set(err, ERR_INVALID, "daemon.listen: '%.100s' is not 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", listen);
+}
+
+static int check_policy(const struct daemon_config *c, struct error *err)
+{
+	static const char *const profiles[] = { "strict", "trusted-workstation", NULL };
+	if (check_word("policy.profile", c->policy_profile, profiles, err) != 0)
+		return -1;
+	int64_t microvm = c->microvm_risk_threshold;
+	if (microvm < 0)
+		microvm = strcmp(c->policy_profile, "strict") == 0 ? STRICT_THRESHOLD : NEVER_THRESHOLD;
+	if (c->gvisor_risk_threshold > microvm)
+		return error_set(err, ERR_INVALID, "policy.gvisor_risk_threshold: %d is above the microvm threshold %d and would never apply",
+				 (int)c->gvisor_risk_threshold, (int)microvm);
+	return 0;
+}
+
+static int check_registries(const char *list, struct error *err)
+{
+	if (!*list)
+		return error_set(err, ERR_INVALID, "policy.allowed_registries: empty (write * for all, local for none)");
+	if (list[strspn(list, "abcdefghijklmnopqrstuvwxyz0123456789.-_:/[], *")] || strspn(list, ", ") > 0)
+		return error_set(err, ERR_INVALID, "policy.allowed_registries: '%.100s' is not a comma separated list of registries", list);
+	return 0;
+}
+
+static int check_worker(const struct daemon_config *c, struct error *err)
+{
+	if (!tenant_valid(c->worker_name))
+		return error_set(err, ERR_INVALID, "worker.name: '%.64s' is not 1 to 63 of a-z, 0-9, '.', '_', '-'", c->worker_name);
+	if (strlen(c->worker_region) > 63 || !label_value_valid(c->worker_region))
+		return error_set(err, ERR_INVALID, "worker.region: must be at most 63 bytes of printable text");
+	return 0;
+}
+
+int daemon_config_check(const struct daemon_config *c, struct error *err)
+{
+	static const char *const roles[] = { "all", NULL };
+	enum log_level level;
+	if (check_word("daemon.role", c->role, roles, err) != 0)
+		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
+	if (log_level_parse(c->log_level, &level) != 0)
+		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
+	if (check_paths(c, err) != 0 || check_listen(c->listen, err) != 0 || check_policy(c, err) != 0)
+		return -1;
+	return check_registries(c->allowed_registries, err) != 0 ? -1 : check_worker(c, err);
+}

@@ -167,6 +167,8 @@ int image_ref_parse(const char *text, struct image_ref *ret, struct error *err)
 		r.is_id = true;
 		snprintf(r.digest, sizeof(r.digest), "sha256:%.64s", strchr(text, ':') ? name + DIGEST_PREFIX : name);
 		snprintf(r.familiar, sizeof(r.familiar), "%s", r.digest);
+	} else if (strncmp(text, "sha256:", DIGEST_PREFIX) == 0) {
+		return refuse(text, "an image id is sha256: and 64 hex digits", err);
 	} else {
 		if (split_tail(text, name, &r, err) != 0 || split_name(text, name, &r, err) != 0)
 			return -1;

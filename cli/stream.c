@@ -373,7 +373,8 @@ static void on_ready(struct stream *s, const struct pollfd fds[static FD_COUNT])
 	struct error why = ERROR_INIT;
 	if (fds[FD_CONN].revents) {
 		enum muxconn_state state = muxconn_ready(&s->conn, fds[FD_CONN].revents, &why);
-		s->conn_ended = state != MUXCONN_ALIVE;
+		if (state != MUXCONN_ALIVE)
+			s->conn_ended = true;
 		if (state == MUXCONN_BROKEN)
 			stream_lost(s, why.message);
 	}

@@ -212,6 +212,7 @@ static void reload(struct daemon *d)
 		daemon_config_reload(&d->config, &fresh);
 		apply_log_level(&d->config);
 		worker_reload(d->worker);
+		api_set_profile(d->api, d->config.policy_profile);
 		log_info("daemon", "configuration reloaded");
 	}
 	daemon_config_done(&fresh);

@@ -76,12 +76,14 @@ static struct check_row check_store(struct store *s)
 	return row("store", "ok", "", "%s", store_describe(s));
 }
 
-static struct check_row check_policy(const struct daemon_config *c)
+static struct check_row check_policy(struct api *a)
 {
-	if (strcmp(c->policy_profile, "strict") == 0)
+	char profile[32];
+	api_profile(a, profile);
+	if (strcmp(profile, "strict") == 0)
 		return row("policy", "ok", "", "profile strict");
 	return row("policy", "warn", "set policy.profile = strict where people other than you decide what runs",
-		   "profile %s: risky code may run in plain containers", c->policy_profile);
+		   "profile %s: risky code may run in plain containers", profile);
 }
 
 static struct check_row check_socket(const struct api *a)
@@ -121,7 +123,7 @@ static int doctor_job(struct request *r, struct answer *a, struct error *err)
 	size_t n = 0;
 	rows[n++] = check_socket(r->api);
 	rows[n++] = check_store(controller_store(r->api->o.controller));
-	rows[n++] = check_policy(r->api->o.config);
+	rows[n++] = check_policy(r->api);
 	if (r->api->o.worker)
 		n += worker_checks(r->api->o.worker, rows + n, CHECKS_MAX - n);
 	cJSON *j = cJSON_CreateObject();

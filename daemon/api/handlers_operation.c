@@ -35,8 +35,6 @@ static int read_command(struct request *r, struct command *ret, struct error *er
 		return -1;
 	if (command_from_json(child.object, "command", ret, err) != 0)
 		return -1;
-	if (ret->timeout_ms == 0)
-		ret->timeout_ms = LIMIT_EXEC_TIMEOUT_DEFAULT_SECONDS * 1000LL;
 	return command_validate(ret, err);
 }
 

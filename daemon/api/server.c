@@ -4,6 +4,7 @@
 #include "daemon/api/dispatch.h"
 #include "daemon/api/stream.h"
 #include "daemon/api/wait.h"
+#include "daemon/config.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
@@ -33,6 +34,7 @@ struct api *api_new(const struct api_options *o)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&a->idle, &attr);
 	pthread_condattr_destroy(&attr);
+	api_set_profile(a, o->config->policy_profile);
 	return a;
 }
 
@@ -231,6 +233,20 @@ bool api_stopping(struct api *a)
 	bool stopping = a->stopping;
 	pthread_mutex_unlock(&a->lock);
 	return stopping;
+}
+
+void api_set_profile(struct api *a, const char *profile)
+{
+	pthread_mutex_lock(&a->lock);
+	snprintf(a->profile, sizeof(a->profile), "%s", profile);
+	pthread_mutex_unlock(&a->lock);
+}
+
+void api_profile(struct api *a, char ret[static 32])
+{
+	pthread_mutex_lock(&a->lock);
+	memcpy(ret, a->profile, sizeof(a->profile));
+	pthread_mutex_unlock(&a->lock);
 }
 
 /* Waits until *count is 0; false when the deadline comes first. */

@@ -33,6 +33,7 @@ struct api {
 	unsigned jobs;          /* threads doing slow work */
 	unsigned suspended;     /* requests not running on a server thread */
 	bool stopping;
+	char profile[32];        /* the policy's; the configuration's own text may change under a reload */
 	struct poll_wait *polls; /* waiting long polls */
 	struct stream *streams;  /* open line streams */
 };
@@ -44,5 +45,6 @@ void api_thread_end(struct api *a); /* the last thing such a thread does */
 
 void api_suspended(struct api *a, int change);
 bool api_stopping(struct api *a);
+void api_profile(struct api *a, char ret[static 32]);
 
 #endif

@@ -1,7 +1,7 @@
 /* Handlers: sandboxes. */
 #include "daemon/api/handlers.h"
 
-#include "daemon/api/decision_json.h"
+#include "daemon/controller/decision_json.h"
 #include "daemon/api/server.h"
 #include "daemon/worker/worker.h"
 #include "shared/base/limits.h"

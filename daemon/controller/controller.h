@@ -26,6 +26,8 @@ struct caller {
 
 int controller_new(const struct daemon_config *config, struct store *store, struct controller **ret, struct error *err);
 void controller_free(struct controller *c);
+/* Takes over what of the configuration decides here (policy, longest lifetime, retention). Call it after daemon_config_reload. */
+void controller_reload(struct controller *c, const struct daemon_config *config);
 struct store *controller_store(struct controller *c);
 
 /* --- operators --- */
@@ -66,13 +68,15 @@ int controller_list(struct controller *c, const struct caller *who, const struct
 int controller_delete(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err);
 /* Moves the deadline later (or earlier: only this call may); from now. */
 int controller_extend(struct controller *c, const struct caller *who, const char *ref, int64_t ttl_ms, struct sandbox *ret, struct error *err);
-int controller_operation(struct controller *c, const struct caller *who, const char *id, struct operation *ret, struct error *err);
+/* ref: the id, or its last digits (at least 4) when no other operation the caller sees ends so. */
+int controller_operation(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err);
 struct operation_list {
 	struct operation *items;
 	size_t len;
 };
 void operation_list_done(struct operation_list *l);
-/* sandbox_ref NULL: all visible. Newest first. */
+/* sandbox_ref NULL: all visible. Newest first; limit 0: LIST_PAGE_MAX. Without captured output (`truncated` says so where
+ * there was some). */
 int controller_operations(struct controller *c, const struct caller *who, const char *sandbox_ref, size_t limit, struct operation_list *ret, struct error *err);
 
 /* Calls fn once, from any thread, when the operation has ended (at once when it has). The watch is gone then.
@@ -92,8 +96,18 @@ struct exec_grant {
 };
 int controller_exec_begin(struct controller *c, const struct caller *who, const char *sandbox_ref, const struct command *cmd,
                           struct exec_grant *ret, struct error *err);
-/* The command's end: the result, or not_started/lost with an error text (error NULL: none). Later calls for the same
- * operation change nothing and return 0. */
+/* The same for a request with an Idempotency-Key (NULL: none). *ret_seen: the key began this operation before, do not start
+ * it again. ERR_CONFLICT when the key came with another command. */
+struct exec_request {
+	const char *sandbox;
+	const struct command *command;
+	const char *idempotency_key;
+};
+int controller_exec_begin_once(struct controller *c, const struct caller *who, const struct exec_request *req, struct exec_grant *ret,
+                               bool *ret_seen, struct error *err);
+/* The command's end: the result (NULL: it was not started), with an error text for people (NULL: none). Succeeded only when it
+ * exited with 0. Later calls for the same operation change nothing and return 0. On failure (the store) the row is still
+ * running: call again. */
 int controller_exec_end(struct controller *c, const struct id *operation, const struct result *result,
                         enum error_code code, const char *error, struct error *err);
 
@@ -123,7 +137,9 @@ struct lease {
 void lease_done(struct lease *l);
 /* 1: *ret filled (the operation is now running); 0: nothing to do. */
 int controller_lease(struct controller *c, const struct id *node, struct lease *ret, struct error *err);
-/* Called (any thread) whenever a lease may be available for the node. One per node; NULL removes. */
+/* Called (any thread) whenever a lease may be available for the node. One per node; NULL removes, and fn does not run after that.
+ * fn runs under a lock of the controller: it only signals, and must not call the controller; nor may a lock that fn takes be
+ * held while calling the controller. The same holds for controller_on_deadline. */
 void controller_on_work(struct controller *c, const struct id *node, void (*fn)(void *ctx), void *ctx);
 /* True when a delete of this sandbox is wanted: a long create asks between its steps and stops. */
 bool controller_wants_delete(struct controller *c, const struct id *sandbox);
@@ -131,7 +147,7 @@ bool controller_wants_delete(struct controller *c, const struct id *sandbox);
 struct completion {
 	struct id operation;
 	uint32_t attempt;      /* stale attempts are ignored: returns 0, changes nothing */
-	bool success;
+	bool success;          /* a delete that failed goes back to pending and is leased again after a pause */
 	enum error_code code;  /* of a failure */
 	const char *error;     /* of a failure */
 	const char *image_digest; /* of a create, may be NULL */
@@ -139,16 +155,19 @@ struct completion {
 int controller_complete(struct controller *c, const struct completion *done, struct error *err);
 /* Records what a running create is doing ("pulling 40 %"), shown by the operation; never fails. */
 void controller_progress(struct controller *c, const struct id *operation, const char *text);
-/* The sandbox ended by itself (its process 1 exited, was killed): state failed with this text; frees the reservation. */
+/* A running sandbox ended by itself (its process 1 exited, was killed): state failed with this text, its commands are lost, the
+ * reservation is free; past its deadline it is an expiry, which removes what is left. Changes nothing in other states. */
 int controller_sandbox_gone(struct controller *c, const struct id *sandbox, const char *why, struct error *err);
 
 /* All live sandboxes of a node, and its unfinished exec operations, for reconciliation. */
 int controller_desired(struct controller *c, const struct id *node, struct sandbox_list *ret_sandboxes,
                        struct operation_list *ret_execs, struct error *err);
-/* After a restart: running create/delete operations of the node go back to pending (attempt + 1). */
+/* After a restart: running create/delete operations of the node go back to pending. The next lease is another attempt; a
+ * completion of the old one is ignored. */
 int controller_requeue(struct controller *c, const struct id *node, struct error *err);
 
-/* Deadlines: enqueues deletes (reason expired) for what is due; returns the wall-clock us of the next one, 0: none. */
+/* Deadlines: enqueues deletes (reason expired) for what is due, wakes workers for removals to be tried again, drops what is past
+ * its retention. Returns the wall-clock us of the next deadline, 0: none. */
 int64_t controller_reap(struct controller *c);
 /* Called (any thread) when the next deadline may have moved earlier. */
 void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx);

@@ -1,7 +1,7 @@
 /* The route table: matching, documents, and every row against a real server (401, 403, 413, 404, 405). */
 #include "daemon/api/api.h"
 #include "daemon/api/caller.h"
-#include "daemon/api/decision_json.h"
+#include "daemon/controller/decision_json.h"
 #include "daemon/api/peer.h"
 #include "daemon/api/request.h"
 #include "daemon/api/routes.h"

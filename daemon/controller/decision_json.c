@@ -1,5 +1,5 @@
 /* A placement decision as JSON. */
-#include "daemon/api/decision_json.h"
+#include "daemon/controller/decision_json.h"
 
 static cJSON *signals_json(const struct decision *d)
 {

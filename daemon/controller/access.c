@@ -1,0 +1,34 @@
+/* Who may do what: roles and tenants. What a caller may not see does not exist for them. */
+#include "daemon/controller/internal.h"
+
+#include "shared/base/parse.h"
+
+bool access_visible(const struct caller *who, const char *tenant)
+{
+	return who->all_tenants || strcmp(who->tenant, tenant) == 0;
+}
+
+const char *access_filter(const struct caller *who)
+{
+	return who->all_tenants ? NULL : who->tenant;
+}
+
+int access_may_mutate(const struct caller *who, struct error *err)
+{
+	if (who->role == ROLE_OPERATOR || who->role == ROLE_ADMIN)
+		return 0;
+	return error_set(err, ERR_FORBIDDEN, "a viewer may look but not change anything: ask for the operator role in tenant '%s'",
+			 who->tenant);
+}
+
+int access_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err)
+{
+	const char *tenant = asked && asked[0] ? asked : who->tenant;
+	if (!tenant_valid(tenant))
+		return error_set(err, ERR_INVALID, "spec.tenant: '%.80s' is not a tenant name ([a-z0-9][a-z0-9._-]*, at most %d characters)",
+				 tenant, TENANT_MAX_LEN);
+	if (!access_visible(who, tenant))
+		return error_set(err, ERR_FORBIDDEN, "spec.tenant: you act in tenant '%s', not in '%s'", who->tenant, tenant);
+	*ret = tenant;
+	return 0;
+}

@@ -1,0 +1,141 @@
+/* One transaction and what follows from it once it is committed: see internal.h. */
+#include "daemon/controller/internal.h"
+
+int change_begin(struct controller *c, enum db_mode mode, struct change *ret, struct error *err)
+{
+	struct db_tx *tx;
+	if (store_begin(c->store, mode, &tx, err) != 0)
+		return -1;
+	*ret = (struct change){ .c = c, .tx = tx, .now = store_now(c->store) };
+	return 0;
+}
+
+static void free_lists(struct change *ch)
+{
+	for (size_t i = 0; i < ch->n_given; i++)
+		reservation_done(&ch->given[i]);
+	free(ch->given);
+	free(ch->ended);
+	free(ch->work);
+	*ch = (struct change)CHANGE_INIT;
+}
+
+void change_done(struct change *ch)
+{
+	if (ch->tx)
+		db_rollback(ch->tx);
+	if (ch->taken)
+		nodes_give(ch->c, ch->taken);
+	free_lists(ch);
+}
+
+int change_commit(struct change *ch, struct error *err)
+{
+	if (db_commit(steal(&ch->tx), err) != 0)
+		return -1;
+	ch->taken = NULL;
+	for (size_t i = 0; i < ch->n_given; i++)
+		nodes_give(ch->c, &ch->given[i]);
+	for (size_t i = 0; i < ch->n_ended; i++) {
+		hooks_progress(ch->c->hooks, &ch->ended[i], NULL);
+		watches_fire(ch->c->watches, &ch->ended[i]);
+	}
+	for (size_t i = 0; i < ch->n_work; i++)
+		hooks_work(ch->c->hooks, &ch->work[i]);
+	if (ch->wake_us)
+		hooks_wake(ch->c->hooks, ch->wake_us);
+	free_lists(ch);
+	return 0;
+}
+
+static void add_id(struct id **list, size_t *n, const struct id *id)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (id_eq(&(*list)[i], id))
+			return;
+	*list = xrealloc(*list, *n + 1, sizeof(**list));
+	(*list)[(*n)++] = *id;
+}
+
+void change_work(struct change *ch, const struct id *node)
+{
+	add_id(&ch->work, &ch->n_work, node);
+}
+
+void change_wake(struct change *ch, int64_t at_us)
+{
+	if (ch->wake_us == 0 || at_us < ch->wake_us)
+		ch->wake_us = at_us;
+}
+
+int change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor, struct error *err)
+{
+	struct event e = { .type = type, .tenant = h->tenant, .sandbox = &h->id, .detail = detail, .actor = actor };
+	return store_event_add(ch->tx, &e, ch->now, err);
+}
+
+int change_end_op(struct change *ch, struct op_head *op, const struct op_change *to, struct error *err)
+{
+	if (store_op_move(ch->tx, op, to, ch->now, err) != 0)
+		return -1;
+	struct event e = { .type = to->to == OP_SUCCEEDED ? "operation.succeeded" : "operation.failed", .tenant = op->tenant,
+			   .sandbox = &op->sandbox, .operation = &op->id,
+			   .detail = to->result ? outcome_text(to->result->outcome) : op_kind_text(op->kind) };
+	if (store_event_add(ch->tx, &e, ch->now, err) != 0)
+		return -1;
+	add_id(&ch->ended, &ch->n_ended, &op->id);
+	/* Its retention begins: the timer must know of the first one. */
+	change_wake(ch, ch->now + controller_settings(ch->c).retention_ms * 1000);
+	return 0;
+}
+
+int change_fail_op(struct change *ch, struct op_head *op, enum outcome outcome, enum error_code code, const char *text, struct error *err)
+{
+	struct result r;
+	result_init(&r);
+	r.outcome = outcome;
+	struct op_change to = { .to = OP_FAILED, .attempt = op->attempt, .result = &r, .code = code, .error = text };
+	return change_end_op(ch, op, &to, err);
+}
+
+int change_move(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, const char *actor, struct error *err)
+{
+	char type[64];
+	if (store_sandbox_move(ch->tx, h, to, ch->now, err) != 0)
+		return -1;
+	snprintf(type, sizeof(type), "sandbox.%s", sandbox_state_text(to->to));
+	return change_event(ch, h, type, to->failure, actor, err);
+}
+
+static const char *exec_end_text(enum outcome why)
+{
+	return why == OUTCOME_EXPIRED   ? "the sandbox expired while the command ran"
+	       : why == OUTCOME_DELETED ? "the sandbox was deleted while the command ran"
+					: "the sandbox ended while the command ran";
+}
+
+static int end_execs(struct change *ch, const struct sandbox_head *h, enum outcome why, struct error *err)
+{
+	struct op_list open = { .len = 0 };
+	int rc = store_op_open(ch->tx, &(struct op_filter){ .sandbox = &h->id }, &open, err);
+	for (size_t i = 0; rc == 0 && i < open.len; i++)
+		if (open.items[i].kind == OPK_EXEC)
+			rc = change_fail_op(ch, &open.items[i], why, why == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT,
+					    exec_end_text(why), err);
+	op_list_done(&open);
+	return rc;
+}
+
+int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, enum outcome execs, struct error *err)
+{
+	struct reservation r;
+	if (end_execs(ch, h, execs, err) != 0 || change_move(ch, h, to, NULL, err) != 0)
+		return -1;
+	int rc = store_release(ch->tx, &h->id, &r, err);
+	if (rc == 1) {
+		ch->given = xrealloc(ch->given, ch->n_given + 1, sizeof(*ch->given));
+		ch->given[ch->n_given++] = r;
+	}
+	change_wake(ch, ch->now + controller_settings(ch->c).retention_ms * 1000);
+	return rc < 0 ? -1 : 0;
+}

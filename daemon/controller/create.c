@@ -1,0 +1,209 @@
+/* Create: spec → validate → policy → AEGIS → one transaction {sandbox, operation, reservation, outbox, key}. */
+#include "daemon/controller/internal.h"
+
+#include "daemon/controller/decision_json.h"
+#include "shared/base/limits.h"
+#include "shared/json/model_json.h"
+
+#include <inttypes.h>
+
+#define ROUTE "POST /v1/sandboxes"
+
+/* Another controller may take a slot between the decision and the guarded update; then the decision is made again. */
+enum { PLACE_TRIES = 3 };
+
+void create_result_init(struct create_result *r)
+{
+	*r = (struct create_result){ .replayed = false };
+	sandbox_init(&r->sandbox);
+	operation_init(&r->operation);
+	decision_init(&r->decision);
+}
+
+void create_result_done(struct create_result *r)
+{
+	sandbox_done(&r->sandbox);
+	operation_done(&r->operation);
+	decision_done(&r->decision);
+	create_result_init(r);
+}
+
+/* What is created: the spec in its tenant, and the key under which it may be asked for again. */
+struct asked {
+	const struct caller *who;
+	struct spec spec;
+	struct idem_key key; /* key.key NULL: none */
+};
+
+static int check(struct controller *c, const struct caller *who, const struct spec *spec, struct spec *ret, struct error *err)
+{
+	const char *tenant;
+	if (access_tenant(who, spec->tenant, &tenant, err) != 0)
+		return -1;
+	spec_copy(ret, spec);
+	char *name = xstrdup(tenant);
+	free(ret->tenant);
+	ret->tenant = name;
+	if (spec_validate(ret, err) != 0)
+		return -1;
+	int64_t max_ms = controller_settings(c).max_ttl_ms;
+	if (ret->ttl_ms > max_ms)
+		return error_set(err, ERR_INVALID, "spec.ttl_seconds: %" PRId64 " is above the longest lifetime here, %" PRId64 " (policy.max_ttl)",
+				 ret->ttl_ms / 1000, max_ms / 1000);
+	return 0;
+}
+
+static uint64_t hash_spec(const struct spec *s)
+{
+	cJSON *j = spec_to_json(s);
+	auto_free char *text = json_print(j);
+	cJSON_Delete(j);
+	return hash_text(HASH_INIT, text);
+}
+
+/* 1: this key has made a sandbox already, ret is filled; 0: new; -1: error. */
+static int replay(struct change *ch, struct asked *a, struct create_result *ret, struct error *err)
+{
+	uint64_t hash = a->key.body_hash;
+	int rc = a->key.key ? store_key_get(ch->tx, &a->key, err) : 0;
+	if (rc <= 0)
+		return rc;
+	if (a->key.body_hash != hash)
+		return error_set(err, ERR_CONFLICT, "Idempotency-Key '%s' was used with another body: use a new key", a->key.key);
+	int have_sandbox = store_sandbox_get(ch->tx, &a->key.sandbox, &ret->sandbox, err);
+	int have_op = have_sandbox == 1 ? store_op_get(ch->tx, &a->key.operation, &ret->operation, err) : have_sandbox;
+	if (have_op < 0)
+		return -1;
+	a->key.body_hash = hash;
+	/* What it made is past its retention: as if the key had gone with it. */
+	if (have_op == 0)
+		return store_key_drop(ch->tx, &a->key, err);
+	ret->replayed = true;
+	return 1;
+}
+
+static int check_name(struct change *ch, const struct spec *s, struct error *err)
+{
+	struct sandbox_head h;
+	int n = s->name ? store_sandbox_match(ch->tx, MATCH_NAME, s->name, true, s->tenant, &h, 1, err) : 0;
+	if (n <= 0)
+		return n;
+	return error_set(err, ERR_CONFLICT, "the name '%s' is taken by sandbox %s (%s): choose another, or delete that one first", s->name,
+			 h.id.text, sandbox_state_text(h.state));
+}
+
+/* Decides and takes the slot. 0, or -1 with ERR_NO_CAPACITY when nothing fits. */
+static int reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err)
+{
+	for (int i = 0; i < PLACE_TRIES; i++) {
+		nodes_place(ch->c, s, d, r);
+		if (!d->placed)
+			return error_set(err, ERR_NO_CAPACITY, "%s", d->refusal[0] ? d->refusal : "no node can run this");
+		ch->taken = r;
+		int rc = store_reserve(ch->tx, r, err);
+		if (rc != 0)
+			return rc < 0 ? -1 : 0;
+		nodes_give(ch->c, r);
+		ch->taken = NULL;
+		if (nodes_refresh(ch->c, ch->tx, err) != 0)
+			return -1;
+	}
+	return error_set(err, ERR_NO_CAPACITY, "the last free places went to other requests: try again");
+}
+
+static void fill_sandbox(struct sandbox *s, const struct asked *a, const struct decision *d, const struct change *ch)
+{
+	cJSON *decision = decision_to_json(d);
+	spec_copy(&s->spec, &a->spec);
+	s->node_id = d->node;
+	snprintf(s->node_name, sizeof(s->node_name), "%s", d->node_name);
+	s->tier = d->required;
+	s->risk_score = (uint16_t)d->score;
+	s->decision = json_print(decision);
+	s->created_us = s->updated_us = ch->now;
+	s->expires_us = ch->now + a->spec.ttl_ms * 1000;
+	cJSON_Delete(decision);
+}
+
+static int write_rows(struct change *ch, struct asked *a, const struct sandbox *s, struct error *err)
+{
+	struct sandbox_head h = { .id = s->id, .node = s->node_id, .state = s->state, .expires_us = s->expires_us };
+	snprintf(h.tenant, sizeof(h.tenant), "%s", s->spec.tenant);
+	a->key.sandbox = s->id;
+	a->key.operation = id_new();
+	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING };
+	if (store_sandbox_insert(ch->tx, s, err) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0 ||
+	    change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who, err) != 0)
+		return -1;
+	return a->key.key ? store_key_add(ch->tx, &a->key, ch->now, err) : 0;
+}
+
+static void fill_reservation(struct reservation *r, const struct spec *s, const struct id *sandbox)
+{
+	r->sandbox = *sandbox;
+	r->resources = s->resources;
+	strv_copy(&r->anti_affinity, &s->placement.anti_affinity_keys);
+}
+
+static int commit_create(struct change *ch, struct asked *a, struct reservation *r, struct create_result *ret, struct error *err)
+{
+	int seen = replay(ch, a, ret, err);
+	if (seen != 0)
+		return seen < 0 ? -1 : 0;
+	struct sandbox *s = &ret->sandbox;
+	s->id = id_new();
+	fill_reservation(r, &a->spec, &s->id);
+	if (check_name(ch, &a->spec, err) != 0 || reserve(ch, &a->spec, &ret->decision, r, err) != 0)
+		return -1;
+	fill_sandbox(s, a, &ret->decision, ch);
+	if (write_rows(ch, a, s, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
+		return -1;
+	change_work(ch, &s->node_id);
+	change_wake(ch, s->expires_us);
+	return change_commit(ch, err);
+}
+
+static int create(struct controller *c, struct asked *a, struct create_result *ret, struct error *err)
+{
+	struct reservation r = { .anti_affinity = STRV_INIT };
+	int rc;
+	{
+		auto_change ch = CHANGE_INIT; /* ends before r does: it may give r back */
+		rc = change_begin(c, DB_SYNCED, &ch, err);
+		if (rc == 0)
+			rc = commit_create(&ch, a, &r, ret, err);
+	}
+	reservation_done(&r);
+	return rc;
+}
+
+static int check_key(const char *key, struct error *err)
+{
+	if (!key || (key[0] && strlen(key) <= LIMIT_IDEMPOTENCY_KEY_MAX))
+		return 0;
+	return error_set(err, ERR_INVALID, "Idempotency-Key must have 1 to %d characters", LIMIT_IDEMPOTENCY_KEY_MAX);
+}
+
+int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
+		      const char *idempotency_key, struct create_result *ret, struct error *err)
+{
+	struct asked a = { .who = who };
+	spec_init(&a.spec);
+	int rc = explain_only ? 0 : access_may_mutate(who, err);
+	if (rc == 0)
+		rc = check_key(idempotency_key, err);
+	if (rc == 0)
+		rc = check(c, who, spec, &a.spec, err);
+	if (rc == 0) {
+		struct settings settings = controller_settings(c);
+		aegis_assess(&a.spec, &settings.policy, &ret->decision);
+		a.key = (struct idem_key){ .tenant = a.spec.tenant, .route = ROUTE, .key = idempotency_key,
+					   .body_hash = idempotency_key ? hash_spec(&a.spec) : 0 };
+		if (explain_only)
+			nodes_place(c, &a.spec, &ret->decision, NULL);
+		else
+			rc = create(c, &a, ret, err);
+	}
+	spec_done(&a.spec);
+	return rc;
+}

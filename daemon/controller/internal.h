@@ -1,0 +1,154 @@
+/*
+ * Inside daemon/controller: the state, and one change (a transaction with what must happen after its commit).
+ *
+ * Order of locks: a transaction first, then `nodes.lock`; the others are leaves. Callbacks run after the commit, outside
+ * every lock but the one that guards their registration.
+ */
+#ifndef SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
+#define SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
+
+#include "daemon/controller/controller.h"
+#include "daemon/store/store.h"
+#include "shared/base/buf.h"
+#include "shared/base/mem.h"
+
+#include <pthread.h>
+
+/* What of the configuration decides here; replaced as a whole on reload. */
+struct settings {
+	struct policy policy;
+	int64_t max_ttl_ms;
+	int64_t retention_ms;
+};
+
+/* views is contiguous for AEGIS; extra[i] belongs to views[i] and does not move. */
+struct node_extra;
+struct nodes {
+	pthread_mutex_t lock;
+	struct node_view *views;
+	struct node_extra **extra;
+	size_t len, cap;
+};
+
+struct watches;
+struct hooks;
+
+struct controller {
+	struct store *store;
+	pthread_mutex_t settings_lock;
+	struct settings settings;
+	struct nodes nodes;
+	struct watches *watches;
+	struct hooks *hooks;
+};
+
+struct settings controller_settings(struct controller *c);
+
+/* --- change.c: one transaction and its consequences --- */
+
+struct change {
+	struct controller *c;
+	struct db_tx *tx;
+	int64_t now;
+	struct id *ended;             /* operations that ended */
+	size_t n_ended;
+	struct id *work;              /* nodes that may have something to lease */
+	size_t n_work;
+	struct reservation *given;    /* given back to nodes */
+	size_t n_given;
+	const struct reservation *taken; /* taken in memory: given back when the change fails */
+	int64_t wake_us;              /* a deadline that may be earlier than those known, 0: none */
+};
+int change_begin(struct controller *c, enum db_mode mode, struct change *ret, struct error *err);
+/* Commits, then tells nodes, watchers, workers and the timer. */
+int change_commit(struct change *ch, struct error *err);
+void change_done(struct change *ch); /* rolls back what was not committed */
+#define auto_change __attribute__((cleanup(change_done))) struct change
+#define CHANGE_INIT { .c = NULL }
+
+void change_work(struct change *ch, const struct id *node);
+void change_wake(struct change *ch, int64_t at_us);
+/* Moves an operation to an end, notes it for its watchers, writes its event. */
+int change_end_op(struct change *ch, struct op_head *op, const struct op_change *to, struct error *err);
+/* Ends an operation that produced nothing with this outcome and text. */
+int change_fail_op(struct change *ch, struct op_head *op, enum outcome outcome, enum error_code code, const char *text, struct error *err);
+int change_move(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, const char *actor, struct error *err);
+/* The sandbox leaves the live ones: its commands end with this outcome, what it held is free again. */
+int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, enum outcome execs, struct error *err);
+int change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor, struct error *err);
+
+/* --- access.c --- */
+
+bool access_visible(const struct caller *who, const char *tenant);
+/* The tenant to filter by; NULL: all. */
+const char *access_filter(const struct caller *who);
+int access_may_mutate(const struct caller *who, struct error *err);
+/* The tenant a create acts in; asked may be NULL or "". */
+int access_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err);
+
+/* --- lookup.c --- */
+
+int lookup_head(struct db_tx *tx, const struct caller *who, const char *ref, struct sandbox_head *ret, struct error *err);
+/* Why nothing can be done with one that ended; always -1. */
+int lookup_ended(struct db_tx *tx, const struct sandbox_head *h, struct error *err);
+/* "web (…8 digits)" or the id: how messages name a sandbox. */
+enum { LABEL_MAX = NAME_MAX_LEN + ID_TEXT_LEN + 8 };
+const char *lookup_label(const struct sandbox_head *h, char out[static LABEL_MAX]);
+int lookup_load(struct controller *c, struct db_tx *tx, const struct id *id, struct sandbox *ret, struct error *err);
+int lookup_operation(struct db_tx *tx, const struct id *id, struct operation *ret, struct error *err);
+/* The unfinished create of a sandbox: 1, 0 when there is none, -1. */
+int lookup_create(struct db_tx *tx, const struct id *sandbox, struct op_head *ret, struct error *err);
+
+/* --- nodes.c --- */
+
+int nodes_load(struct controller *c, struct error *err);
+void nodes_done(struct controller *c);
+/* Fills the decision; take (may be NULL) gets node and is taken in memory when placed. */
+void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *take);
+void nodes_give(struct controller *c, const struct reservation *r);
+/* Reads again what is taken: another controller placed there too. */
+int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err);
+bool nodes_reachable(struct controller *c, const struct id *node);
+
+/* --- watch.c, hooks.c --- */
+
+struct watches *watches_new(void);
+void watches_free(struct watches *w);
+void watches_fire(struct watches *w, const struct id *operation);
+
+struct hooks *hooks_new(void);
+void hooks_free(struct hooks *h);
+void hooks_work(struct hooks *h, const struct id *node);
+/* Tells the timer when at_us is earlier than what it waits for. */
+void hooks_wake(struct hooks *h, int64_t at_us);
+/* Around the computing of the next deadline: what is announced between the two is not lost. Returns the earliest. */
+void hooks_begin_wake(struct hooks *h);
+int64_t hooks_end_wake(struct hooks *h, int64_t at_us);
+/* Progress texts of running creates; NULL text forgets. */
+void hooks_progress(struct hooks *h, const struct id *operation, const char *text);
+char *hooks_get_progress(struct hooks *h, const struct id *operation); /* NULL: none; the caller frees */
+
+/* --- delete.c --- */
+
+/* Wants the end of a live sandbox. The delete operation's id is h->delete_op afterwards. */
+int delete_begin(struct change *ch, struct sandbox_head *h, enum outcome why, const char *actor, struct error *err);
+
+/* FNV-1a, for telling two request bodies of one key apart. */
+#define HASH_INIT UINT64_C(0xcbf29ce484222325)
+static inline uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+	for (const unsigned char *b = p; n > 0; n--, b++)
+		h = (h ^ *b) * UINT64_C(0x100000001b3);
+	return h;
+}
+static inline uint64_t hash_text(uint64_t h, const char *s)
+{
+	return hash_bytes(h, s ? s : "", s ? strlen(s) + 1 : 0);
+}
+
+static inline bool id_eq(const struct id *a, const struct id *b)
+{
+	return strcmp(a->text, b->text) == 0;
+}
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * Nodes: what they report, kept in memory for AEGIS, and what is taken of them. The store's guarded update decides who gets
+ * the last slot; memory follows it, so that a decision needs no query.
+ */
+#include "daemon/controller/internal.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/limits.h"
+#include "shared/json/json.h"
+
+struct node_extra {
+	struct map labels;
+	struct strv keys;      /* anti-affinity keys of the sandboxes there, one entry per sandbox that has it */
+	struct resources used;
+	int64_t seen_ms;       /* monotonic; 0: not since this daemon started */
+	char *stored;          /* what was last written, so that an unchanged report costs no write */
+	int64_t stored_ms;
+};
+
+/* An unchanged report is written this often, for `seen_us`. */
+enum { STORE_EVERY_MS = 60 * 1000 };
+
+static struct node_extra *find(struct nodes *n, const struct id *id, struct node_view **ret_view)
+{
+	for (size_t i = 0; i < n->len; i++) {
+		if (id_eq(&n->views[i].id, id)) {
+			*ret_view = &n->views[i];
+			return n->extra[i];
+		}
+	}
+	return NULL;
+}
+
+static struct node_extra *find_or_add(struct nodes *n, const struct id *id, struct node_view **ret_view)
+{
+	struct node_extra *x = find(n, id, ret_view);
+	if (x)
+		return x;
+	if (n->len == n->cap) {
+		n->cap = n->cap ? n->cap * 2 : 8;
+		n->views = xrealloc(n->views, n->cap, sizeof(*n->views));
+		n->extra = xrealloc(n->extra, n->cap, sizeof(*n->extra));
+	}
+	x = xcalloc(1, sizeof(*x));
+	n->extra[n->len] = x;
+	*ret_view = &n->views[n->len++];
+	**ret_view = (struct node_view){ .id = *id, .stale = true, .labels = &x->labels, .anti_affinity = &x->keys };
+	return x;
+}
+
+static bool is_stale(const struct node_extra *x, int64_t now_ms)
+{
+	return x->seen_ms == 0 || now_ms - x->seen_ms > LIMIT_NODE_STALE_MS;
+}
+
+/* --- what is taken --- */
+
+static uint32_t left(uint32_t total, uint32_t used)
+{
+	return total > used ? total - used : 0;
+}
+
+static void set_free(struct node_view *v, const struct node_extra *x)
+{
+	v->free = (struct resources){
+		.cpu_millis = left(v->total.cpu_millis, x->used.cpu_millis),
+		.memory_mib = left(v->total.memory_mib, x->used.memory_mib),
+		.disk_mib = left(v->total.disk_mib, x->used.disk_mib),
+		.pids = left(v->total.pids, x->used.pids),
+	};
+}
+
+static void take(struct node_view *v, struct node_extra *x, const struct reservation *r)
+{
+	x->used.cpu_millis += r->resources.cpu_millis;
+	x->used.memory_mib += r->resources.memory_mib;
+	x->used.disk_mib += r->resources.disk_mib;
+	x->used.pids += r->resources.pids;
+	v->sandboxes++;
+	for (size_t i = 0; i < r->anti_affinity.len; i++)
+		strv_add(&x->keys, r->anti_affinity.items[i]);
+	set_free(v, x);
+}
+
+static void drop_key(struct strv *keys, const char *key)
+{
+	for (size_t i = 0; i < keys->len; i++) {
+		if (strcmp(keys->items[i], key) == 0) {
+			free(keys->items[i]);
+			keys->items[i] = keys->items[--keys->len];
+			keys->items[keys->len] = NULL;
+			return;
+		}
+	}
+}
+
+void nodes_give(struct controller *c, const struct reservation *r)
+{
+	struct nodes *n = &c->nodes;
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&n->lock);
+	struct node_extra *x = find(n, &r->node, &v);
+	if (x) {
+		x->used.cpu_millis = left(x->used.cpu_millis, r->resources.cpu_millis);
+		x->used.memory_mib = left(x->used.memory_mib, r->resources.memory_mib);
+		x->used.disk_mib = left(x->used.disk_mib, r->resources.disk_mib);
+		x->used.pids = left(x->used.pids, r->resources.pids);
+		v->sandboxes = left(v->sandboxes, 1);
+		for (size_t i = 0; i < r->anti_affinity.len; i++)
+			drop_key(&x->keys, r->anti_affinity.items[i]);
+		set_free(v, x);
+	}
+	pthread_mutex_unlock(&n->lock);
+}
+
+void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *r)
+{
+	struct settings settings = controller_settings(c);
+	struct nodes *n = &c->nodes;
+	int64_t now_ms = clock_mono_ms();
+	pthread_mutex_lock(&n->lock);
+	for (size_t i = 0; i < n->len; i++)
+		n->views[i].stale = is_stale(n->extra[i], now_ms);
+	aegis_place(spec, &settings.policy, n->views, n->len, d);
+	if (r && d->placed) {
+		struct node_view *v = NULL;
+		struct node_extra *x = find(n, &d->node, &v);
+		r->node = d->node;
+		take(v, x, r);
+	}
+	pthread_mutex_unlock(&n->lock);
+}
+
+bool nodes_reachable(struct controller *c, const struct id *node)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	bool reachable = x && !is_stale(x, clock_mono_ms());
+	pthread_mutex_unlock(&c->nodes.lock);
+	return reachable;
+}
+
+/* --- from the store --- */
+
+static void load_row(void *ctx, const struct node_row *row)
+{
+	struct node_view *v = NULL;
+	struct node_extra *x = find_or_add(ctx, &row->id, &v);
+	snprintf(v->name, sizeof(v->name), "%s", row->name);
+	snprintf(v->region, sizeof(v->region), "%s", row->region);
+	v->total = row->total;
+	v->max_sandboxes = row->max_sandboxes;
+	v->sandboxes = row->sandboxes;
+	x->used = row->used;
+	strv_done(&x->keys);
+	set_free(v, x);
+}
+
+static void load_keys(void *ctx, const struct reservation *r)
+{
+	struct node_view *v = NULL;
+	struct node_extra *x = find(ctx, &r->node, &v);
+	for (size_t i = 0; x && i < r->anti_affinity.len; i++)
+		strv_add(&x->keys, r->anti_affinity.items[i]);
+}
+
+int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err)
+{
+	pthread_mutex_lock(&c->nodes.lock);
+	int rc = store_node_each(tx, load_row, &c->nodes, err);
+	if (rc == 0)
+		rc = store_reservation_each(tx, load_keys, &c->nodes, err);
+	pthread_mutex_unlock(&c->nodes.lock);
+	return rc;
+}
+
+int nodes_load(struct controller *c, struct error *err)
+{
+	auto_tx *tx = NULL;
+	pthread_mutex_init(&c->nodes.lock, NULL);
+	if (store_begin(c->store, DB_READ, &tx, err) != 0)
+		return -1;
+	return nodes_refresh(c, tx, err);
+}
+
+void nodes_done(struct controller *c)
+{
+	for (size_t i = 0; i < c->nodes.len; i++) {
+		map_done(&c->nodes.extra[i]->labels);
+		strv_done(&c->nodes.extra[i]->keys);
+		free(c->nodes.extra[i]->stored);
+		free(c->nodes.extra[i]);
+	}
+	free(c->nodes.views);
+	free(c->nodes.extra);
+	pthread_mutex_destroy(&c->nodes.lock);
+}
+
+/* --- heartbeats --- */
+
+static void add_offer(cJSON *list, const char *word, bool offered, const char *reason)
+{
+	cJSON *o = cJSON_AddObjectToObject(list, word);
+	json_add_bool(o, "offered", offered);
+	json_add_str(o, "reason", reason);
+}
+
+/* What the record keeps of a report; the pressure changes all the time and is only kept in memory. */
+static char *offers_text(const struct node_report *r)
+{
+	auto_json *j = cJSON_CreateObject();
+	cJSON *tiers = cJSON_AddObjectToObject(j, "tiers"), *network = cJSON_AddObjectToObject(j, "network");
+	for (int i = 0; i < TIER_COUNT; i++)
+		add_offer(tiers, tier_text((enum tier)i), r->tiers[i].offered, r->tiers[i].reason);
+	for (int i = 0; i < NETWORK_COUNT; i++)
+		add_offer(network, network_text((enum network)i), r->network[i], r->network_reason[i]);
+	json_add_map(j, "labels", &r->labels);
+	return json_print(j);
+}
+
+static int store_report(struct controller *c, const struct node_report *r, const char *offers, struct error *err)
+{
+	auto_tx *tx = NULL;
+	struct node_row row = { .id = r->node, .total = r->total, .max_sandboxes = r->max_sandboxes, .offers = offers };
+	snprintf(row.name, sizeof(row.name), "%s", r->name);
+	snprintf(row.region, sizeof(row.region), "%s", r->region);
+	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_node_put(tx, &row, store_now(c->store), err) != 0)
+		return -1;
+	return db_commit(steal(&tx), err);
+}
+
+/* Whether this text was written lately. */
+static bool is_stored(struct controller *c, const struct id *node, const char *text)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	bool stored = x && x->stored && strcmp(x->stored, text) == 0 && clock_mono_ms() - x->stored_ms < STORE_EVERY_MS;
+	pthread_mutex_unlock(&c->nodes.lock);
+	return stored;
+}
+
+static void apply_report(struct node_view *v, struct node_extra *x, const struct node_report *r)
+{
+	snprintf(v->name, sizeof(v->name), "%s", r->name);
+	snprintf(v->region, sizeof(v->region), "%s", r->region);
+	v->total = r->total;
+	v->max_sandboxes = r->max_sandboxes;
+	v->pressure = r->pressure;
+	for (int i = 0; i < TIER_COUNT; i++) {
+		v->tiers[i] = r->tiers[i].offered;
+		snprintf(v->tier_reason[i], sizeof(v->tier_reason[i]), "%s", r->tiers[i].reason);
+	}
+	for (int i = 0; i < NETWORK_COUNT; i++) {
+		v->network[i] = r->network[i];
+		snprintf(v->network_reason[i], sizeof(v->network_reason[i]), "%s", r->network_reason[i]);
+	}
+	map_copy(&x->labels, &r->labels);
+	x->seen_ms = clock_mono_ms();
+	set_free(v, x);
+}
+
+int controller_heartbeat(struct controller *c, const struct node_report *r, struct error *err)
+{
+	auto_free char *offers = offers_text(r);
+	auto_free char *text = xasprintf("%s %s %s %u %u %u %u %u", r->name, r->region, offers, r->total.cpu_millis, r->total.memory_mib,
+					 r->total.disk_mib, r->total.pids, r->max_sandboxes);
+	bool stored = is_stored(c, &r->node, text);
+	/* The row first: a reservation needs it. */
+	if (!stored && store_report(c, r, offers, err) != 0)
+		return -1;
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find_or_add(&c->nodes, &r->node, &v);
+	apply_report(v, x, r);
+	if (!stored) {
+		free(x->stored);
+		x->stored = steal(&text);
+		x->stored_ms = clock_mono_ms();
+	}
+	pthread_mutex_unlock(&c->nodes.lock);
+	return 0;
+}

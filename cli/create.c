@@ -155,6 +155,8 @@ static void add_words(cJSON *spec, const struct create_options *o)
 		json_add_bool(spec, "writable_root", true);
 	if (o->ttl_ms)
 		json_add_i64(spec, "ttl_seconds", (o->ttl_ms + 999) / 1000);
+	if (o->ttl_ms % 1000)
+		json_add_i64(spec, "ttl_ms", o->ttl_ms);
 }
 
 static int add_command(cJSON *spec, const struct words *start, struct error *err)

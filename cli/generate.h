@@ -14,6 +14,9 @@ int generate_md(const char *dir, struct error *err);
 
 /* Replaces dir/name. */
 int generate_write(const char *dir, const char *name, const struct buf *text, struct error *err);
+/* The date of the pages: that of the last change worth a reader's notice, so that generating is repeatable. */
+#define MANUAL_DATE "2026-11-29"
+
 /* The pages that are not verbs': sandboxd.8, sandboxd.conf.5, sandbox-init.8. */
 int generate_man_daemon(const char *dir, struct error *err);
 /* Text for roff: backslashes, leading dots and quotes, dashes. */

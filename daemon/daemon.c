@@ -211,6 +211,7 @@ static void reload(struct daemon *d)
 	} else {
 		daemon_config_reload(&d->config, &fresh);
 		apply_log_level(&d->config);
+		controller_reload(d->controller, &d->config);
 		worker_reload(d->worker);
 		api_set_profile(d->api, d->config.policy_profile);
 		log_info("daemon", "configuration reloaded");

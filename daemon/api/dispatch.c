@@ -31,6 +31,9 @@ void dispatch_completed(void *cls, struct MHD_Connection *conn, void **ctx, enum
 	struct request *r = *ctx;
 	if (!r)
 		return;
+	/* A client that left while its request was suspended: the library ends the connection without calling it again. */
+	if (r->suspended)
+		api_suspended(r->api, -1);
 	upload_free(r->upload);
 	r->upload = NULL;
 	request_free(r);

@@ -41,16 +41,20 @@ static int read_command(struct request *r, struct command *ret, struct error *er
 int handle_exec(struct request *r, struct answer *a, struct error *err)
 {
 	struct controller *c = r->api->o.controller;
-	struct exec_grant grant;
 	auto_command cmd;
 	command_init(&cmd);
 	auto_operation op;
 	operation_init(&op);
-	if (read_command(r, &cmd, err) != 0 || controller_exec_begin(c, &r->caller, r->params.value[0], &cmd, &grant, err) != 0)
+	struct exec_request req = { .sandbox = r->params.value[0], .command = &cmd };
+	struct exec_grant grant;
+	bool seen;
+	if (read_command(r, &cmd, err) != 0 || request_idempotency_key(r, &req.idempotency_key, err) != 0 ||
+	    controller_exec_begin_once(c, &r->caller, &req, &grant, &seen, err) != 0)
 		return -1;
 	/* Read before the start: afterwards it may have ended already, and a 202 shows what was accepted. */
 	int rc = controller_operation(c, &r->caller, grant.operation.text, &op, err);
-	execs_start_detached(r->api->o.execs, &grant, &cmd);
+	if (!seen)
+		execs_start_detached(r->api->o.execs, &grant, &cmd);
 	if (rc == 0)
 		answer_operation(a, r->route->status, &op);
 	return rc;

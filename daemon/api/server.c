@@ -14,6 +14,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <event2/event.h>
+#include <malloc.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -22,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024 };
+enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024, TRIM_AFTER = 64 };
 
 struct api *api_new(const struct api_options *o)
 {
@@ -47,6 +49,29 @@ __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const ch
 	log_debug("http", "%s", text);
 }
 
+static void on_quiet(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	(void)ctx;
+	malloc_trim(0);
+}
+
+/* The memory of a thousand connections lies scattered after they are gone; the allocator gives it back only when asked. */
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context, enum MHD_ConnectionNotificationCode what)
+{
+	(void)conn;
+	(void)context;
+	struct api *a = ((struct listener *)cls)->api;
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		unsigned n = atomic_fetch_add(&a->connections, 1) + 1;
+		if (n >= TRIM_AFTER)
+			atomic_store(&a->crowded, true);
+	} else if (atomic_fetch_sub(&a->connections, 1) == 1 && atomic_exchange(&a->crowded, false) && a->o.base) {
+		event_base_once(a->o.base, -1, EV_TIMEOUT, on_quiet, NULL, &(struct timeval){ .tv_sec = 1 });
+	}
+}
+
 static int start(struct listener *l, struct error *err)
 {
 	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ERROR_LOG;
@@ -59,6 +84,7 @@ static int start(struct listener *l, struct error *err)
 		{ MHD_OPTION_CONNECTION_LIMIT, LIMIT_HTTP_CONNECTIONS_MAX, NULL },
 		{ MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, NULL },
 		{ MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)dispatch_completed, l },
+		{ MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, l },
 		{ MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)dispatch_begin, l },
 		{ MHD_OPTION_END, 0, NULL },
 	};

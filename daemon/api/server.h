@@ -6,6 +6,7 @@
 #include "daemon/api/request.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct MHD_Daemon;
 struct stream;
@@ -33,6 +34,8 @@ struct api {
 	unsigned jobs;          /* threads doing slow work */
 	unsigned suspended;     /* requests not running on a server thread */
 	bool stopping;
+	atomic_uint connections;
+	atomic_bool crowded;     /* there were many since the last time there were none */
 	char profile[32];        /* the policy's; the configuration's own text may change under a reload */
 	struct poll_wait *polls; /* waiting long polls */
 	struct stream *streams;  /* open line streams */

@@ -14,6 +14,8 @@
 
 struct event_base;
 struct initlinks;
+struct mailbox;
+struct muxloop;
 
 struct initlinks *initlinks_new(struct event_base *base, const char *state_dir);
 void initlinks_free(struct initlinks *l); /* closes; sandboxes keep running */
@@ -28,5 +30,19 @@ void initlink_expect(struct initlinks *l, const struct id *sandbox, pid_t pid, b
 int initlink_wait(struct initlinks *l, const struct id *sandbox, int64_t timeout_ms, struct error *err);
 /* Closes and removes the socket; streams are lost with this reason (any thread). */
 void initlink_close(struct initlinks *l, const struct id *sandbox, enum mux_error why);
+
+/* --- event loop thread only --- */
+
+/* Called when a link was greeted, also after a redial: streams of the link before it were lost already. */
+typedef void (*initlink_up)(void *ctx, const struct id *sandbox, struct mux *m);
+void initlinks_on_up(struct initlinks *l, initlink_up fn, void *ctx);
+/* The mux of the greeted link; NULL while there is none. */
+struct mux *initlink_mux(struct initlinks *l, const struct id *sandbox);
+/* True when a socket listens for the sandbox. */
+bool initlink_known(struct initlinks *l, const struct id *sandbox);
+/* Drops a link whose peer broke the rules above the mux; init dials again. */
+void initlink_reset(struct initlinks *l, const struct id *sandbox, const char *why);
+struct mailbox *initlinks_mailbox(struct initlinks *l);
+struct muxloop *initlinks_muxloop(struct initlinks *l);
 
 #endif

@@ -109,6 +109,7 @@ struct runtime_probe {
 	const struct workspace_mount *workspace; /* NULL: none to try */
 	struct tier_offer tiers[TIER_COUNT];
 	bool workspace_seen;      /* WORKSPACE_DIR: the sandbox saw that very mount */
+	bool mounts_nothing;      /* tests only: sandboxes get no /workspace */
 	char warning[512];        /* a limit this host does not enforce as asked, and what was done; "": none */
 };
 

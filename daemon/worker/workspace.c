@@ -57,6 +57,8 @@ void workspaces_free(struct workspaces *w)
 const char *workspace_mode_text(enum workspace_mode m)
 {
 	switch (m) {
+	case WORKSPACE_MODE_NONE:
+		return "none";
 	case WORKSPACE_MODE_LOOP:
 		return "loop";
 	case WORKSPACE_MODE_ENGINE:
@@ -224,6 +226,8 @@ int workspace_make(struct workspaces *w, const struct workspace_request *r, stru
 
 	owner_of(r->image_user ? r->image_user : "", &m.uid, &m.gid);
 	switch (mode) {
+	case WORKSPACE_MODE_NONE:
+		break;
 	case WORKSPACE_MODE_MEMORY:
 		memory_mount(r, &m);
 		break;
@@ -234,7 +238,8 @@ int workspace_make(struct workspaces *w, const struct workspace_request *r, stru
 		m.kind = WORKSPACE_DEVICE;
 		break;
 	}
-	if (mode != WORKSPACE_MODE_MEMORY && make_in(w, base, r->disk_mib, mode == WORKSPACE_MODE_LOOP, &m, &hold, err) != 0)
+	bool image = mode == WORKSPACE_MODE_LOOP || mode == WORKSPACE_MODE_ENGINE;
+	if (image && make_in(w, base, r->disk_mib, mode == WORKSPACE_MODE_LOOP, &m, &hold, err) != 0)
 		return error_wrap(err, "the workspace");
 	*ret = m;
 	*ret_hold = hold;

@@ -4,6 +4,7 @@
  *   loop    an ext4 image file with its space reserved, loop-mounted here and bound into the sandbox
  *   engine  the same image, mounted by the engine (where it does not see our mounts)
  *   memory  a bounded tmpfs in the sandbox, counted against its memory (where the worker is not root)
+ *   none    the test runtime mounts nothing
  * The directory belongs to the image's USER when that is numeric, else to root, and everybody inside may write.
  */
 #ifndef SANDBOX_DAEMON_WORKSPACE_H
@@ -13,7 +14,7 @@
 
 struct workspaces;
 
-enum workspace_mode { WORKSPACE_MODE_LOOP, WORKSPACE_MODE_ENGINE, WORKSPACE_MODE_MEMORY };
+enum workspace_mode { WORKSPACE_MODE_NONE, WORKSPACE_MODE_LOOP, WORKSPACE_MODE_ENGINE, WORKSPACE_MODE_MEMORY };
 
 struct workspaces *workspaces_new(const char *state_dir);
 void workspaces_free(struct workspaces *w);
@@ -22,8 +23,9 @@ void workspaces_free(struct workspaces *w);
 int workspaces_probe_make(struct workspaces *w, struct workspace_mount *ret, struct error *err);
 void workspaces_probe_drop(struct workspaces *w);
 void workspaces_set_mode(struct workspaces *w, enum workspace_mode mode, const char *why);
-/* "loop", "engine", "memory"; ret_why (may be NULL) gets the reason. */
+/* ret_why (may be NULL) gets the reason. */
 enum workspace_mode workspaces_mode(struct workspaces *w, char *ret_why, size_t n);
+/* "none", "loop", "engine", "memory". */
 const char *workspace_mode_text(enum workspace_mode m);
 
 struct workspace_request {

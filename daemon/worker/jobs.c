@@ -1,0 +1,436 @@
+/*
+ * Jobs: creating and deleting one sandbox. A create is a row of steps; between them it looks whether it is still
+ * wanted, and whatever it made is unmade when one fails. A delete is tried until everything is gone.
+ */
+#include "daemon/worker/worker_priv.h"
+
+#include "daemon/controller/controller.h"
+#include "daemon/worker/exec.h"
+#include "shared/base/clock.h"
+#include "shared/base/io.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	GREET_MS = 15 * 1000,
+	RETRY_FIRST_MS = 1000,
+	RETRY_MAX_MS = 60 * 1000,
+	EXIT_SEEN_MS = 5000, /* the engine notices an ended process a little after we do */
+	EXIT_POLL_US = 20 * 1000,
+};
+
+struct create_job {
+	struct worker *w;
+	struct lease *lease;
+	int64_t until_ms;          /* monotonic */
+	struct image_config image;
+	char io_dir[4096];
+	char *hosts_file, *hostname;
+	struct workspace_mount mount;
+	int hold;                  /* keeps an engine-mounted device until the container runs */
+	struct runtime_status status;
+	char said[256];            /* last progress text */
+};
+
+static const struct runtime_ops *ops_of(const struct worker *w)
+{
+	return w->o.runtime->ops;
+}
+
+/* Still wanted? Errors: the daemon stops (ERR_UNAVAILABLE), deleted (ERR_CONFLICT), out of time (ERR_TIMEOUT). */
+static int check_wanted(struct create_job *j, struct error *err)
+{
+	if (worker_stopping(j->w))
+		return error_set(err, ERR_UNAVAILABLE, "the daemon stops");
+	if (controller_wants_delete(j->w->o.controller, &j->lease->sandbox.id))
+		return error_set(err, ERR_CONFLICT, "deleted while it was being created");
+	if (clock_mono_ms() > j->until_ms)
+		return error_set(err, ERR_TIMEOUT, "the create took longer than worker.create_timeout (%lld s)",
+		                 (long long)(worker_settings(j->w).create_timeout_ms / 1000));
+	return 0;
+}
+
+static void say(struct create_job *j, const char *text)
+{
+	if (strcmp(text, j->said) == 0)
+		return;
+	snprintf(j->said, sizeof(j->said), "%s", text);
+	controller_progress(j->w->o.controller, &j->lease->operation, text);
+}
+
+static bool on_pull(void *ctx, const char *text, int percent)
+{
+	struct create_job *j = ctx;
+	char line[256];
+
+	if (percent >= 0)
+		snprintf(line, sizeof(line), "pulling %.160s: %d %%, %.40s", j->lease->sandbox.spec.image, percent, text);
+	else
+		snprintf(line, sizeof(line), "pulling %.160s: %.60s", j->lease->sandbox.spec.image, text);
+	say(j, line);
+	return check_wanted(j, NULL) == 0;
+}
+
+static int step_image(struct create_job *j, struct error *err)
+{
+	struct runtime *rt = j->w->o.runtime;
+	const char *image = j->lease->sandbox.spec.image;
+	struct error local = ERROR_INIT;
+
+	if (rt->ops->image_resolve(rt, image, &j->image, &local) == 0)
+		return rt->ops->image_allowed(rt, image, true, err);
+	if (local.code != ERR_NOT_FOUND)
+		return error_set(err, local.code, "%s", local.message);
+	if (rt->ops->image_pull(rt, image, on_pull, j, &local) != 0) {
+		/* Stopped by on_pull: the reason is what check_wanted says now. */
+		if (local.code == ERR_CONFLICT && check_wanted(j, err) != 0)
+			return -1;
+		return error_set(err, local.code, "%s", local.message);
+	}
+	return rt->ops->image_resolve(rt, image, &j->image, err);
+}
+
+static int write_hosts(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+	auto_free char *dir = workspaces_dir(j->w->spaces, &s->id);
+	auto_free char *text = NULL;
+
+	j->hostname = xstrdup(s->spec.name ? s->spec.name : "sandbox");
+	j->hosts_file = xasprintf("%s/hosts", dir);
+	text = xasprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback %s\n", j->hostname, j->hostname);
+	if (io_mkdirs(dir, 0700, err) != 0)
+		return -1;
+	return io_write_file_atomic(j->hosts_file, text, strlen(text), 0644, false, err);
+}
+
+static int step_files(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+
+	if (initlink_listen(j->w->o.links, &s->id, j->io_dir, sizeof(j->io_dir), err) != 0)
+		return -1;
+	if (write_hosts(j, err) != 0)
+		return -1;
+	return execs_set_defaults(j->w->o.execs, s, &j->image, err);
+}
+
+static int step_workspace(struct create_job *j, struct error *err)
+{
+	const struct spec *spec = &j->lease->sandbox.spec;
+	struct workspace_request r = {
+		.sandbox = j->lease->sandbox.id,
+		.disk_mib = spec->resources.disk_mib,
+		.memory_mib = spec->resources.memory_mib,
+		.image_user = j->image.user,
+	};
+
+	return workspace_make(j->w->spaces, &r, &j->mount, &j->hold, err);
+}
+
+static int step_container(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+	struct runtime_create req = {
+		.sandbox_id = s->id,
+		.spec = &s->spec,
+		.tier = s->tier,
+		.image_digest = j->image.digest,
+		.init_path = j->w->init_path,
+		.io_dir = j->io_dir,
+		.workspace = &j->mount,
+		.hosts_file = j->hosts_file,
+		.hostname = j->hostname,
+		.deadline_us = s->expires_us,
+	};
+
+	return ops_of(j->w)->create(j->w->o.runtime, &req, err);
+}
+
+/* Starts share the host's CPUs: more than a few at once make each slower without finishing more. */
+static void start_slot(struct worker *w, bool take)
+{
+	pthread_mutex_lock(&w->lock);
+	while (take && w->starting >= (unsigned)w->o.config->worker_jobs)
+		pthread_cond_wait(&w->changed, &w->lock);
+	w->starting += take ? 1 : -1U;
+	if (!take)
+		pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int step_start(struct create_job *j, struct error *err)
+{
+	int rc;
+
+	start_slot(j->w, true);
+	rc = ops_of(j->w)->start(j->w->o.runtime, &j->lease->sandbox.id, &j->status, err);
+	start_slot(j->w, false);
+	close_fdp(&j->hold);
+	return rc;
+}
+
+/* The engine may bind another directory of that name than the one mounted here: then the size would not be enforced. */
+static int step_check_workspace(struct create_job *j, struct error *err)
+{
+	auto_free char *path = xasprintf("/proc/%d/root/workspace", (int)j->status.pid);
+	struct stat inside, outside;
+
+	if (j->mount.kind != WORKSPACE_DIR)
+		return 0;
+	if (stat(path, &inside) != 0 || stat(j->mount.source, &outside) != 0)
+		return error_errno(err, "looking at the sandbox's workspace");
+	if (inside.st_dev == outside.st_dev && inside.st_ino == outside.st_ino)
+		return 0;
+	return error_set(err, ERR_UNAVAILABLE, "the engine did not mount the sized workspace: restart the engine and the daemon in one mount namespace");
+}
+
+static int step_greet(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+	struct runtime_status now;
+
+	initlink_expect(j->w->o.links, &s->id, j->status.pid, s->tier != TIER_CONTAINER);
+	if (initlink_wait(j->w->o.links, &s->id, GREET_MS, err) == 0)
+		return 0;
+	if (ops_of(j->w)->inspect(j->w->o.runtime, &s->id, &now, NULL) == 0 && now.state == RUNTIME_EXITED)
+		return error_set(err, ERR_UNAVAILABLE, "sandbox-init ended at once (exit status %d%s)", now.exit_code, now.oom_killed ? ", out of memory" : "");
+	return -1;
+}
+
+static int step_main(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+
+	return s->spec.command.len > 0 ? execs_start_main(j->w->o.execs, s, err) : 0;
+}
+
+static const struct step {
+	const char *doing;
+	int (*run)(struct create_job *j, struct error *err);
+} steps[] = {
+	{ "looking for the image", step_image },
+	{ "preparing", step_files },
+	{ "making the workspace", step_workspace },
+	{ "creating the container", step_container },
+	{ "starting the container", step_start },
+	{ "checking the workspace", step_check_workspace },
+	{ "waiting for sandbox-init", step_greet },
+	{ "starting the command", step_main },
+};
+
+static int run_steps(struct create_job *j, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+		if (check_wanted(j, err) != 0)
+			return -1;
+		say(j, steps[i].doing);
+		if (steps[i].run(j, err) != 0)
+			return -1;
+	}
+	return check_wanted(j, err);
+}
+
+static int remove_files(struct worker *w, const struct id *sandbox, struct error *err)
+{
+	auto_free char *dir = workspaces_dir(w->spaces, sandbox);
+
+	if (workspace_drop(w->spaces, sandbox, err) != 0)
+		return -1;
+	return io_remove_tree(dir, err);
+}
+
+int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, struct error *err)
+{
+	enum mux_error reason = why == OUTCOME_EXPIRED ? MUX_ERR_EXPIRED : why == OUTCOME_DELETED ? MUX_ERR_DELETED : MUX_ERR_LOST;
+
+	execs_drop(w->o.execs, sandbox, why);
+	/* First without the engine, which may hang: then at least nothing runs in it any more. */
+	watch_kill(w->watch, sandbox);
+	watch_remove(w->watch, sandbox);
+	if (ops_of(w)->remove(w->o.runtime, sandbox, err) != 0)
+		return -1;
+	initlink_close(w->o.links, sandbox, reason);
+	return remove_files(w, sandbox, err);
+}
+
+static void complete(struct worker *w, const struct lease *l, const char *digest, const struct error *failure)
+{
+	struct completion c = {
+		.operation = l->operation,
+		.attempt = l->attempt,
+		.success = !failure,
+		.code = failure ? failure->code : ERR_NONE,
+		.error = failure ? failure->message : NULL,
+		.image_digest = digest,
+	};
+	struct error err = ERROR_INIT;
+
+	if (controller_complete(w->o.controller, &c, &err) != 0)
+		log_error("worker", "recording the end of an operation operation=%s: %s", l->operation.text, err.message);
+}
+
+static void create_failed(struct create_job *j, struct error *failure)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+	struct error err = ERROR_INIT;
+
+	if (job_unmake(j->w, &s->id, OUTCOME_NOT_STARTED, &err) != 0)
+		log_warn("worker", "unmaking a failed create, reconciliation will go on sandbox=%s: %s", s->id.text, err.message);
+	/* The operation stays running and is leased again after the restart. */
+	if (worker_stopping(j->w))
+		return;
+	complete(j->w, j->lease, j->image.digest, failure);
+	log_warn("worker", "create failed sandbox=%s: %s", s->id.text, failure->message);
+}
+
+static void create(struct worker *w, struct lease *l)
+{
+	struct create_job j = { .w = w, .lease = l, .hold = -1, .until_ms = clock_mono_ms() + worker_settings(w).create_timeout_ms };
+	const struct id *sandbox = &l->sandbox.id;
+	struct error err = ERROR_INIT;
+	int64_t started = clock_mono_ms();
+
+	/* An earlier attempt was cut off in the middle. */
+	if (l->attempt > 1 && job_unmake(w, sandbox, OUTCOME_NOT_STARTED, &err) != 0) {
+		error_wrap(&err, "cleaning up after an earlier attempt");
+		create_failed(&j, &err);
+		return;
+	}
+	if (run_steps(&j, &err) != 0) {
+		create_failed(&j, &err);
+	} else {
+		complete(w, l, j.image.digest, NULL);
+		log_info("worker", "created sandbox=%s ms=%lld", sandbox->text, (long long)(clock_mono_ms() - started));
+		if (watch_add(w->watch, sandbox, j.status.pid, &err) != 0)
+			log_warn("worker", "sandbox=%s: %s; its end is noticed by reconciliation only", sandbox->text, err.message);
+	}
+	close_fdp(&j.hold);
+	image_config_done(&j.image);
+	free(j.hosts_file);
+	free(j.hostname);
+}
+
+static enum outcome end_of(const struct sandbox *s)
+{
+	return s->end_reason != OUTCOME_NONE ? s->end_reason : OUTCOME_DELETED;
+}
+
+static void retry_later(struct worker *w, struct lease *take_l, int64_t delay_ms, const char *why)
+{
+	struct task *t = xcalloc(1, sizeof(*t));
+	auto_free char *text = xasprintf("delete failed, next try in %lld s: %s", (long long)(delay_ms / 1000), why);
+
+	controller_progress(w->o.controller, &take_l->operation, text);
+	log_warn("worker", "sandbox=%s %s", take_l->sandbox.id.text, text);
+	t->kind = TASK_RETRY_DELETE;
+	t->sandbox = take_l->sandbox.id;
+	t->lease = *take_l;
+	*take_l = (struct lease){ .attempt = 0 };
+	t->delay_ms = delay_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : delay_ms * 2;
+	t->due_ms = clock_mono_ms() + delay_ms;
+	worker_post(w, t);
+}
+
+static void delete(struct worker *w, struct lease *l, int64_t delay_ms)
+{
+	struct error err = ERROR_INIT;
+	int64_t started = clock_mono_ms();
+
+	if (job_unmake(w, &l->sandbox.id, end_of(&l->sandbox), &err) != 0) {
+		retry_later(w, l, delay_ms, err.message);
+		return;
+	}
+	complete(w, l, NULL, NULL);
+	log_info("worker", "deleted sandbox=%s ms=%lld", l->sandbox.id.text, (long long)(clock_mono_ms() - started));
+}
+
+void job_lease(struct worker *w, struct lease *take_l)
+{
+	const struct id sandbox = take_l->sandbox.id;
+
+	worker_take(w, &sandbox);
+	if (take_l->kind == OPK_CREATE)
+		create(w, take_l);
+	else
+		delete(w, take_l, RETRY_FIRST_MS);
+	worker_give(w, &sandbox);
+	lease_done(take_l);
+}
+
+void job_why_ended(const struct runtime_status *s, char *ret, size_t n)
+{
+	switch (s->state) {
+	case RUNTIME_EXITED:
+		if (s->oom_killed)
+			snprintf(ret, n, "its process 1 was killed: out of memory (exit status %d)", s->exit_code);
+		else
+			snprintf(ret, n, "its process 1 ended (exit status %d)", s->exit_code);
+		break;
+	case RUNTIME_ABSENT:
+		snprintf(ret, n, "its container was removed from outside");
+		break;
+	case RUNTIME_CREATED:
+	case RUNTIME_RUNNING:
+		snprintf(ret, n, "its container does not run");
+		break;
+	}
+}
+
+/* The process is gone for sure; the engine says how a little later. */
+static int inspect_ended(struct worker *w, const struct id *sandbox, struct runtime_status *ret, struct error *err)
+{
+	int64_t until = clock_mono_ms() + EXIT_SEEN_MS;
+
+	do {
+		if (ops_of(w)->inspect(w->o.runtime, sandbox, ret, err) != 0)
+			return -1;
+		if (ret->state != RUNTIME_RUNNING)
+			return 0;
+		usleep(EXIT_POLL_US);
+	} while (clock_mono_ms() < until && !worker_stopping(w));
+	return 0;
+}
+
+static void exited(struct worker *w, const struct id *sandbox)
+{
+	struct runtime_status s;
+	struct error err = ERROR_INIT;
+	char why[128];
+
+	if (controller_wants_delete(w->o.controller, sandbox))
+		return; /* the delete does the rest */
+	if (inspect_ended(w, sandbox, &s, &err) != 0) {
+		log_warn("worker", "process 1 ended, the runtime does not say how sandbox=%s: %s", sandbox->text, err.message);
+		return; /* reconciliation asks again */
+	}
+	job_why_ended(&s, why, sizeof(why));
+	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
+	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
+		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
+	if (job_unmake(w, sandbox, OUTCOME_LOST, &err) != 0)
+		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+}
+
+void job_task(struct worker *w, struct task *take_t)
+{
+	const struct id sandbox = take_t->sandbox;
+
+	worker_take(w, &sandbox);
+	switch (take_t->kind) {
+	case TASK_EXITED:
+		exited(w, &sandbox);
+		break;
+	case TASK_RETRY_DELETE:
+		delete(w, &take_t->lease, take_t->delay_ms);
+		lease_done(&take_t->lease);
+		break;
+	}
+	worker_give(w, &sandbox);
+	free(take_t);
+}

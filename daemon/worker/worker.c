@@ -1,0 +1,514 @@
+/*
+ * The local worker: threads and what they share. Job threads take leases and tasks; the maintainer probes, sends
+ * heartbeats and reconciles; the watch tells when a sandbox's process 1 ends. None of them holds the lock while it
+ * calls the controller, the runtime or the file system.
+ */
+#include "daemon/worker/worker_priv.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/io.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	/* Over the configured jobs: slow pulls hold their thread, and a delete must not wait for one. */
+	SPARE_THREADS = 32,
+	THREAD_IDLE_MS = 10 * 1000,
+	THREAD_STACK = 512 * 1024,
+	HEARTBEAT_MS = 10 * 1000,
+	RECONCILE_MS = 60 * 1000,
+	ENGINE_RETRY_MS = 3 * 1000,
+	LEASE_POLL_MS = 5 * 1000, /* a lost wake-up costs at most this */
+};
+
+bool worker_stopping(struct worker *w)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&w->lock);
+	stopping = w->stopping;
+	pthread_mutex_unlock(&w->lock);
+	return stopping;
+}
+
+static struct settings settings_of(const struct daemon_config *c)
+{
+	return (struct settings){
+		.create_timeout_ms = c->create_timeout_ms,
+		.cpu_millis = c->worker_cpu_millis,
+		.memory = c->worker_memory,
+		.disk = c->worker_disk,
+		.pids = c->worker_pids,
+		.max_sandboxes = c->max_sandboxes,
+	};
+}
+
+struct settings worker_settings(struct worker *w)
+{
+	struct settings s;
+
+	pthread_mutex_lock(&w->lock);
+	s = w->settings;
+	pthread_mutex_unlock(&w->lock);
+	return s;
+}
+
+void worker_reload(struct worker *w)
+{
+	struct settings s = settings_of(w->o.config);
+
+	pthread_mutex_lock(&w->lock);
+	w->settings = s;
+	pthread_mutex_unlock(&w->lock);
+	w->o.runtime->ops->set_registries(w->o.runtime, w->o.config->allowed_registries);
+	capacity_measure(w);
+}
+
+/* --- one job per sandbox --- */
+
+void worker_take(struct worker *w, const struct id *sandbox)
+{
+	pthread_mutex_lock(&w->lock);
+	while (idmap_get(&w->in_hand, sandbox))
+		pthread_cond_wait(&w->changed, &w->lock);
+	idmap_put(&w->in_hand, sandbox, w);
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool worker_try_take(struct worker *w, const struct id *sandbox)
+{
+	bool taken;
+
+	pthread_mutex_lock(&w->lock);
+	taken = !idmap_get(&w->in_hand, sandbox);
+	if (taken)
+		idmap_put(&w->in_hand, sandbox, w);
+	pthread_mutex_unlock(&w->lock);
+	return taken;
+}
+
+void worker_give(struct worker *w, const struct id *sandbox)
+{
+	pthread_mutex_lock(&w->lock);
+	idmap_remove(&w->in_hand, sandbox);
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* --- job threads --- */
+
+static struct timespec after_ms(int64_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += ms % 1000 * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* With the lock: the first task that is due, taken out; *ret_wait is lowered to when the next one will be. */
+static struct task *due_task(struct worker *w, int64_t *ret_wait)
+{
+	int64_t now = clock_mono_ms();
+
+	for (struct task **at = &w->tasks; *at; at = &(*at)->next) {
+		struct task *t = *at;
+
+		if (t->due_ms <= now) {
+			*at = t->next;
+			return t;
+		}
+		if (t->due_ms - now < *ret_wait)
+			*ret_wait = t->due_ms - now;
+	}
+	return NULL;
+}
+
+/* Runs one task or lease. False: there was nothing. */
+static bool do_one(struct worker *w, struct task *take_t, bool work)
+{
+	struct lease lease = { .attempt = 0 };
+	struct error err = ERROR_INIT;
+	int rc;
+
+	if (take_t) {
+		worker_spawn(w);
+		job_task(w, take_t);
+		return true;
+	}
+	if (!work)
+		return false;
+	rc = controller_lease(w->o.controller, &w->node, &lease, &err);
+	if (rc < 0)
+		log_warn("worker", "leasing work: %s", err.message);
+	if (rc != 1)
+		return false;
+	pthread_mutex_lock(&w->lock);
+	w->work = true; /* there may be more: the next thread looks */
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	worker_spawn(w);
+	job_lease(w, &lease);
+	return true;
+}
+
+/* Waits for something to do; false: this thread is to end. */
+static bool next_turn(struct worker *w, struct task **ret_task, bool *ret_work)
+{
+	int64_t idle_since = clock_mono_ms();
+
+	pthread_mutex_lock(&w->lock);
+	w->idle++;
+	for (;;) {
+		int64_t wait = LEASE_POLL_MS;
+		struct timespec until;
+		bool late;
+
+		*ret_task = w->stopping ? NULL : due_task(w, &wait);
+		*ret_work = !*ret_task && w->work && !w->stopping;
+		if (*ret_work)
+			w->work = false;
+		if (w->stopping || *ret_task || *ret_work)
+			break;
+		until = after_ms(wait);
+		late = pthread_cond_timedwait(&w->wake, &w->lock, &until) == ETIMEDOUT;
+		if (late && wait == LEASE_POLL_MS)
+			w->work = true;
+		if (late && w->idle > 1 && clock_mono_ms() - idle_since > THREAD_IDLE_MS)
+			break;
+	}
+	w->idle--;
+	pthread_mutex_unlock(&w->lock);
+	return *ret_task || *ret_work;
+}
+
+static void *job_thread(void *arg)
+{
+	struct worker *w = arg;
+	struct task *task;
+	bool work;
+
+	while (next_turn(w, &task, &work))
+		while (do_one(w, task, work) && !worker_stopping(w)) {
+			task = NULL;
+			work = true;
+		}
+	pthread_mutex_lock(&w->lock);
+	w->threads--;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+void worker_spawn(struct worker *w)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	bool wanted;
+
+	pthread_mutex_lock(&w->lock);
+	wanted = !w->stopping && w->idle == 0 && w->threads < SPARE_THREADS + (unsigned)w->o.config->worker_jobs;
+	w->threads += wanted;
+	pthread_mutex_unlock(&w->lock);
+	if (!wanted)
+		return;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, job_thread, w) != 0) {
+		log_warn("worker", "no thread for another job: it waits");
+		pthread_mutex_lock(&w->lock);
+		w->threads--;
+		pthread_mutex_unlock(&w->lock);
+	}
+	pthread_attr_destroy(&attr);
+}
+
+void worker_post(struct worker *w, struct task *take_t)
+{
+	pthread_mutex_lock(&w->lock);
+	take_t->next = w->tasks;
+	w->tasks = take_t;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void on_work(void *ctx)
+{
+	struct worker *w = ctx;
+
+	pthread_mutex_lock(&w->lock);
+	w->work = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void on_exited(void *ctx, const struct id *sandbox)
+{
+	struct task *t = xcalloc(1, sizeof(*t));
+
+	t->kind = TASK_EXITED;
+	t->sandbox = *sandbox;
+	worker_post(ctx, t);
+}
+
+/* --- the engine --- */
+
+static bool try_workspaces(struct worker *w, struct workspace_mount *m, char *why, size_t n)
+{
+	struct error err = ERROR_INIT;
+
+	if (workspaces_probe_make(w->spaces, m, &err) == 0)
+		return true;
+	snprintf(why, n, "%s", err.message);
+	return false;
+}
+
+static int run_probe(struct worker *w, struct runtime_probe *p, struct error *err)
+{
+	auto_free char *io_dir = xasprintf("%s/probe/io", w->o.config->state_dir);
+	struct workspace_mount m;
+	char why[256] = "";
+	bool mounted = try_workspaces(w, &m, why, sizeof(why));
+	int rc;
+
+	*p = (struct runtime_probe){ .init_path = w->init_path, .io_dir = io_dir, .workspace = mounted ? &m : NULL };
+	rc = io_mkdirs(io_dir, 0711, err);
+	if (rc == 0)
+		rc = w->o.runtime->ops->probe(w->o.runtime, p, err);
+	workspaces_probe_drop(w->spaces);
+	p->io_dir = NULL;
+	p->workspace = NULL;
+	if (rc != 0)
+		return -1;
+	if (p->mounts_nothing)
+		workspaces_set_mode(w->spaces, WORKSPACE_MODE_NONE, "the test runtime mounts nothing");
+	else if (!mounted)
+		workspaces_set_mode(w->spaces, WORKSPACE_MODE_MEMORY, why);
+	else if (p->workspace_seen)
+		workspaces_set_mode(w->spaces, WORKSPACE_MODE_LOOP, "a probe saw this worker's mount inside a container");
+	else
+		workspaces_set_mode(w->spaces, WORKSPACE_MODE_ENGINE, "the engine does not see this worker's mounts, so it mounts the image itself");
+	return 0;
+}
+
+static void note_engine(struct worker *w, bool up, const char *text)
+{
+	bool changed;
+
+	pthread_mutex_lock(&w->lock);
+	changed = w->engine_up != up || !*w->engine;
+	w->engine_up = up;
+	if (!up)
+		w->probed = false;
+	snprintf(w->engine, sizeof(w->engine), "%s", text);
+	pthread_mutex_unlock(&w->lock);
+	if (changed && up)
+		log_info("worker", "runtime answers: %s", text);
+	else if (changed)
+		log_warn("worker", "runtime does not answer: %s", text);
+}
+
+int worker_probe(struct worker *w, struct error *err)
+{
+	struct runtime_probe p;
+	struct error local = ERROR_INIT;
+	char text[128];
+	bool probed;
+
+	if (w->o.runtime->ops->ping(w->o.runtime, text, sizeof(text), &local) != 0) {
+		note_engine(w, false, local.message);
+		return error_set(err, local.code, "%s", local.message);
+	}
+	note_engine(w, true, text);
+	pthread_mutex_lock(&w->lock);
+	probed = w->probed;
+	pthread_mutex_unlock(&w->lock);
+	if (probed)
+		return 0;
+	if (run_probe(w, &p, err) != 0)
+		return -1;
+	pthread_mutex_lock(&w->lock);
+	w->probe = p;
+	w->probed = true;
+	pthread_mutex_unlock(&w->lock);
+	capacity_measure(w);
+	log_info("worker", "probed: container tier %s: %s", p.tiers[TIER_CONTAINER].offered ? "offered" : "not offered",
+	         p.tiers[TIER_CONTAINER].reason);
+	return 0;
+}
+
+/* --- the maintainer --- */
+
+/* Probe, heartbeat, reconcile as due. Returns the pause until the next round. */
+static int64_t maintain(struct worker *w)
+{
+	struct error err = ERROR_INIT;
+	bool up = worker_probe(w, &err) == 0, due;
+
+	if (capacity_heartbeat(w, &err) != 0)
+		log_warn("worker", "heartbeat: %s", err.message);
+	if (!up)
+		return ENGINE_RETRY_MS;
+	pthread_mutex_lock(&w->lock);
+	due = !w->recovered || clock_mono_ms() - w->reconciled_ms >= RECONCILE_MS;
+	pthread_mutex_unlock(&w->lock);
+	if (due && worker_reconcile(w, &err) != 0) {
+		log_warn("worker", "reconciling: %s", err.message);
+		return ENGINE_RETRY_MS;
+	}
+	return HEARTBEAT_MS;
+}
+
+static void *maintainer(void *arg)
+{
+	struct worker *w = arg;
+	int64_t pause = HEARTBEAT_MS;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping) {
+		struct timespec until = after_ms(pause);
+
+		while (!w->stopping && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
+			continue;
+		if (w->stopping)
+			break;
+		pthread_mutex_unlock(&w->lock);
+		pause = maintain(w);
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* --- start and stop --- */
+
+static char *init_path_of(const struct daemon_config *c)
+{
+	char self[4096];
+	ssize_t n;
+
+	if (*c->init_path)
+		return xstrdup(c->init_path);
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n <= 0)
+		return xstrdup("/usr/local/libexec/sandbox/sandbox-init-" SANDBOX_VERSION);
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	auto_free char *installed = xasprintf("%s/../libexec/sandbox/sandbox-init-" SANDBOX_VERSION, self);
+	auto_free char *real = realpath(installed, NULL);
+	if (real)
+		return steal(&real);
+	return xasprintf("%s/sandbox-init", self);
+}
+
+static void init_locks(struct worker *w)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->reconciling, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->wake, &attr);
+	pthread_cond_init(&w->changed, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+static int start_threads(struct worker *w, struct error *err)
+{
+	int rc = pthread_create(&w->maintainer, NULL, maintainer, w);
+
+	if (rc != 0) {
+		errno = rc;
+		return error_errno(err, "starting the worker's maintainer");
+	}
+	w->maintaining = true;
+	pthread_mutex_lock(&w->lock);
+	w->work = true;
+	pthread_mutex_unlock(&w->lock);
+	controller_on_work(w->o.controller, &w->node, on_work, w);
+	worker_spawn(w);
+	return 0;
+}
+
+int worker_start(const struct worker_options *o, struct worker **ret, struct error *err)
+{
+	struct worker *w = xcalloc(1, sizeof(*w));
+
+	w->o = *o;
+	w->init_path = init_path_of(o->config);
+	w->spaces = workspaces_new(o->config->state_dir);
+	w->settings = settings_of(o->config);
+	init_locks(w);
+	if (worker_node_id(o->config, &w->node, err) != 0 || watch_new(on_exited, w, &w->watch, err) != 0 ||
+	    controller_requeue(o->controller, &w->node, err) != 0) {
+		worker_stop(w);
+		return -1;
+	}
+	workspaces_probe_drop(w->spaces); /* of a daemon that was killed while probing */
+	maintain(w);
+	if (start_threads(w, err) != 0) {
+		worker_stop(w);
+		return -1;
+	}
+	*ret = w;
+	return 0;
+}
+
+static void free_tasks(struct task *t)
+{
+	while (t) {
+		struct task *next = t->next;
+
+		if (t->kind == TASK_RETRY_DELETE)
+			lease_done(&t->lease);
+		free(t);
+		t = next;
+	}
+}
+
+void worker_stop(struct worker *w)
+{
+	controller_on_work(w->o.controller, &w->node, NULL, NULL);
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	pthread_cond_broadcast(&w->wake);
+	pthread_cond_broadcast(&w->changed);
+	while (w->threads > 0)
+		pthread_cond_wait(&w->changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	if (w->maintaining)
+		pthread_join(w->maintainer, NULL);
+	watch_free(w->watch);
+	free_tasks(w->tasks);
+	idmap_done(&w->in_hand);
+	workspaces_free(w->spaces);
+	pthread_cond_destroy(&w->wake);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->reconciling);
+	free(w->init_path);
+	free(w);
+}
+
+struct runtime *worker_runtime(struct worker *w)
+{
+	return w->o.runtime;
+}
+
+int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err)
+{
+	return w->o.runtime->ops->stats(w->o.runtime, sandbox, ret, err);
+}

@@ -1,0 +1,90 @@
+/* Shared by worker.c, jobs.c, reconcile.c, capacity.c, checks.c only. */
+#ifndef SANDBOX_DAEMON_WORKER_PRIV_H
+#define SANDBOX_DAEMON_WORKER_PRIV_H
+
+#include "daemon/config.h"
+#include "daemon/worker/idmap.h"
+#include "daemon/worker/initlink.h"
+#include "daemon/worker/watch.h"
+#include "daemon/worker/worker.h"
+#include "daemon/worker/workspace.h"
+
+#include <pthread.h>
+
+/* What of the configuration a running worker uses; replaced whole by a reload. */
+struct settings {
+	int64_t create_timeout_ms;
+	int64_t cpu_millis, memory, disk, pids, max_sandboxes;
+};
+
+/* Something a job thread is to do that is no lease. */
+struct task {
+	struct task *next;
+	enum { TASK_EXITED, TASK_RETRY_DELETE } kind;
+	struct id sandbox;
+	struct lease lease;     /* RETRY_DELETE */
+	int64_t due_ms;         /* monotonic; not before */
+	int64_t delay_ms;       /* the next pause */
+};
+
+struct worker {
+	struct worker_options o;
+	struct id node;
+	char *init_path;
+	struct workspaces *spaces;
+	struct watch *watch;
+
+	pthread_mutex_t lock;     /* guards everything below */
+	pthread_cond_t wake;      /* work, tasks, stopping */
+	pthread_cond_t changed;   /* in_hand, starting, threads */
+	bool stopping;
+	bool work;                /* a lease may be available */
+	unsigned threads, idle, starting;
+	struct task *tasks;
+	struct idmap in_hand;     /* sandboxes a job thread works on; values are not used */
+	struct settings settings;
+
+	bool engine_up, probed, recovered;
+	char engine[128];         /* name and version, or why it does not answer */
+	struct runtime_probe probe;
+	int64_t disk_total;       /* bytes offered for workspaces */
+	int64_t reconciled_ms;
+	char reconcile_error[256];
+	pthread_mutex_t reconciling;
+	pthread_t maintainer;
+	bool maintaining;
+};
+
+bool worker_stopping(struct worker *w);
+struct settings worker_settings(struct worker *w);
+
+/* One job at a time per sandbox: take waits for another's end, try does not. */
+void worker_take(struct worker *w, const struct id *sandbox);
+bool worker_try_take(struct worker *w, const struct id *sandbox);
+void worker_give(struct worker *w, const struct id *sandbox);
+
+/* Queues a task for a job thread (takes it). */
+void worker_post(struct worker *w, struct task *take_t);
+/* Starts job threads when none is idle. */
+void worker_spawn(struct worker *w);
+
+/* jobs.c: run what was leased or queued; free it. */
+void job_lease(struct worker *w, struct lease *take_l);
+void job_task(struct worker *w, struct task *take_t);
+/* How a sandbox's process 1 ended, for people. */
+void job_why_ended(const struct runtime_status *s, char *ret, size_t n);
+/* Takes everything of a sandbox away: commands, container, link, workspace, files. Repeatable. */
+int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, struct error *err);
+
+/* reconcile.c: with the sandbox's process 1 running: its link and its watch. */
+void reconcile_adopt(struct worker *w, const struct id *sandbox, pid_t pid);
+
+/* capacity.c */
+int capacity_heartbeat(struct worker *w, struct error *err);
+/* Computes what is offered of the disk, once the workspaces are known. */
+void capacity_measure(struct worker *w);
+
+/* worker.c: asks the engine, probes when it came (back); 0 when it answers and was probed. */
+int worker_probe(struct worker *w, struct error *err);
+
+#endif

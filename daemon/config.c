@@ -180,7 +180,6 @@ static void fail_here(struct reading *f)
 /* "[section]": inih reports sections only through their keys, so an empty unknown one is noticed here. */
 static void check_section(struct reading *f, const char *line)
 {
-	line += strspn(line, " \t");
 	size_t n = *line == '[' ? strcspn(line, "]") : 0;
 	if (n == 0 || line[n] != ']' || f->failed_line)
 		return;
@@ -191,7 +190,7 @@ static void check_section(struct reading *f, const char *line)
 	}
 }
 
-/* An fgets over the content in memory. */
+/* An fgets over the content in memory. Indentation is dropped: inih would take an indented line for more of the value above. */
 static char *next_line(char *out, int size, void *stream)
 {
 	struct reading *f = stream;
@@ -205,8 +204,9 @@ static char *next_line(char *out, int size, void *stream)
 		fail_here(f);
 		return NULL;
 	}
-	memcpy(out, f->p, n);
-	out[n] = '\0';
+	size_t indent = strspn(f->p, " \t");
+	memcpy(out, f->p + indent, n - indent);
+	out[n - indent] = '\0';
 	f->p += n;
 	check_section(f, out);
 	return out;

@@ -7,7 +7,6 @@
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,14 +122,20 @@ static int region_points(const struct spec *s, const struct node_view *n)
 	return !asked ? 20 : strcmp(asked, n->region) == 0 ? 80 : 0;
 }
 
+/* To the nearest, halves away from zero; the values here are small. */
+static int nearest(double v)
+{
+	return (int)(v < 0 ? v - 0.5 : v + 0.5);
+}
+
 static int rank_of(const struct spec *s, const struct node_view *n)
 {
 	struct fit f = fit_of(&s->resources, n);
 	double pressure = n->pressure < 0.0 ? 0.0 : n->pressure > 1.0 ? 1.0 : n->pressure;
-	long rank = 1000 + lround(500 * f.least) + region_points(s, n) - lround(220 * (f.most - f.least)) - lround(300 * pressure);
+	int rank = 1000 + nearest(500 * f.least) + region_points(s, n) - nearest(220 * (f.most - f.least)) - nearest(300 * pressure);
 	rank += n->warm_image ? 120 : 0;
 	rank += f.least < 0.35 ? 70 : 0;
-	return (int)rank;
+	return rank;
 }
 
 struct text {

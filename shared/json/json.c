@@ -7,7 +7,6 @@
 #include "shared/json/scan.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -205,9 +204,9 @@ void json_get_i64(struct json_reader *r, const char *key, enum json_need need, i
 	if (!m)
 		return;
 	double v = m->valuedouble;
-	if (!cJSON_IsNumber(m) || v != floor(v))
+	if (!cJSON_IsNumber(m) || !json_is_whole(v))
 		json_fail(r, key, "must be a whole number (allowed: %" PRId64 " to %" PRId64 ")", min, max);
-	else if (!(fabs(v) <= EXACT_MAX) || (int64_t)v < min || (int64_t)v > max)
+	else if (v > EXACT_MAX || v < -EXACT_MAX || (int64_t)v < min || (int64_t)v > max)
 		json_fail(r, key, "out of range (allowed: %" PRId64 " to %" PRId64 ")", min, max);
 	else
 		*ret = (int64_t)v;

@@ -8,7 +8,6 @@
 #include "shared/base/parse.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +155,7 @@ static int check_exact(struct scan *s, const char *from, size_t n)
 	double v = strtod(text, NULL);
 	if (!isfinite(v))
 		return fail(s, "the number is too large");
-	if (v == floor(v) && !literal_is_whole(text))
+	if (json_is_whole(v) && !literal_is_whole(text))
 		return fail(s, "the number has more digits than can be kept");
 	return 0;
 }

@@ -16,22 +16,30 @@ struct image_config;
 
 struct execs *execs_new(struct event_base *base, struct controller *c, struct initlinks *links, const char *state_dir);
 void execs_free(struct execs *e); /* running commands keep running */
+/* How long the output of ended commands is kept (any thread); 24 hours when never called. */
+void execs_set_retention(struct execs *e, int64_t retention_ms);
 
-/* What the image and spec give every command of the sandbox: environment, user, directory (any thread). Persisted. */
+/* What the image and spec give every command of the sandbox (any thread). Kept in STATE/sandboxes/<id>/defaults.json.
+ * Environment: a PATH, the image's, SANDBOX_ID, the spec's, then the command's, later wins; TERM=xterm with a terminal
+ * when nobody set it. User: the command's, else the image's, else root. Directory: the command's, else the image's
+ * WORKDIR, and /workspace when that is unset or "/". */
 int execs_set_defaults(struct execs *e, const struct sandbox *s, const struct image_config *image, struct error *err);
 /* The sandbox goes: its jobs end with this outcome (any thread). */
 void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why);
-/* Runs the spec's start command once the link is greeted (any thread). */
+/* Runs the spec's start command once the link is greeted (any thread); nothing to do when it has none. It has no
+ * operation: its spool carries the sandbox's id, and ATTACH with SANDBOX and without OPERATION shows it. */
 int execs_start_main(struct execs *e, const struct sandbox *s, struct error *err);
 /* Takes over the unfinished execs of a node after a restart (any thread, before serving). */
 void execs_recover(struct execs *e, const struct operation_list *unfinished);
 
 /* Starts a granted command without a reader: the REST path (any thread). */
 void execs_start_detached(struct execs *e, const struct exec_grant *grant, const struct command *cmd);
-/* TERM, then KILL, to the tree of a running command; outcome canceled (any thread). ERR_NOT_FOUND, ERR_CONFLICT when it ended. */
+/* Signal 0: TERM, then KILL, to the tree of a running command; outcome canceled. Else: that signal to its foreground
+ * process group; the outcome is what the command makes of it (any thread). ERR_NOT_FOUND, ERR_CONFLICT when it ended. */
 int execs_cancel(struct execs *e, const struct id *operation, int signal, struct error *err);
 
-/* Serves a client's mux connection after the upgrade: takes the descriptor and the bytes read so far (any thread). */
+/* Serves a client's mux connection after the upgrade: takes the descriptor (closed before gone is called, on the loop
+ * thread) and copies the bytes read so far (any thread). */
 void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n, void (*gone)(void *ctx), void *ctx);
 
 #endif

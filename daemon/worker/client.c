@@ -1,0 +1,397 @@
+/*
+ * Clients' connections: each OPEN is checked field by field, authorised by the controller, and answered by a reader
+ * or a relay. Nothing a client wrote goes on as it stands: init gets what the server established.
+ */
+#include "daemon/worker/exec_priv.h"
+
+#include "daemon/worker/mailbox.h"
+#include "shared/base/io.h"
+#include "shared/base/limits.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+
+enum { REF_MAX = 128 };
+
+struct client {
+	struct execs *e;
+	struct client *prev, *next;
+	struct caller who;
+	struct muxconn *conn;
+	void (*gone)(void *ctx);
+	void *gone_ctx;
+};
+
+/* One OPEN while it is judged. */
+struct asked {
+	struct client *c;
+	struct mux *m;
+	uint32_t stream;
+	const struct tlv *fields;
+};
+
+static void refuse(const struct asked *a, enum mux_error why, const char *text)
+{
+	auto_tlv fields = TLV_INIT;
+
+	refusal_fields(&fields, why, text);
+	mux_close(a->m, a->stream, &fields);
+}
+
+static void refuse_error(const struct asked *a, const struct error *err)
+{
+	refuse(a, mux_error_of_code(err->code), err->message);
+}
+
+/* Who may resume: the same caller in the same tenant. */
+static void owner_text(const struct caller *who, char *out, size_t n)
+{
+	snprintf(out, n, "%s/%s", who->tenant, who->who);
+}
+
+/* --- exec --- */
+
+static int take_command(const struct tlv *f, struct command *cmd, struct error *err)
+{
+	uint64_t flags = tlv_u64(f, MUX_F_FLAGS, 0), timeout = tlv_u64(f, MUX_F_TIMEOUT_MS, 0);
+	uint64_t rows = tlv_u64(f, MUX_F_ROWS, 0), cols = tlv_u64(f, MUX_F_COLS, 0);
+	const unsigned known = MUX_OPEN_STDIN | MUX_OPEN_TTY | MUX_OPEN_DETACH | MUX_OPEN_SHELL_FALLBACK;
+
+	if (flags & ~(uint64_t)known)
+		return error_set(err, ERR_INVALID, "flags %#llx are not known or not for clients", (unsigned long long)flags);
+	if (rows > UINT16_MAX || cols > UINT16_MAX)
+		return error_set(err, ERR_INVALID, "a terminal has at most %d rows and columns", UINT16_MAX);
+	if (timeout > INT64_MAX / 2)
+		return error_set(err, ERR_INVALID, "the time-out is out of range");
+	cmd->stdin_open = flags & MUX_OPEN_STDIN && !(flags & MUX_OPEN_DETACH);
+	cmd->tty = flags & MUX_OPEN_TTY;
+	cmd->rows = (uint16_t)rows;
+	cmd->cols = (uint16_t)cols;
+	cmd->timeout_ms = (int64_t)timeout;
+	if (tlv_strv(f, MUX_F_ARG, LIMIT_ARGS_MAX, LIMIT_ARG_ONE_MAX, &cmd->argv, err) != 0 ||
+	    tlv_strv(f, MUX_F_ENV, LIMIT_ENV_MAX, LIMIT_ARG_ONE_MAX, &cmd->env, err) != 0 ||
+	    tlv_str(f, MUX_F_CWD, LIMIT_PATH_BYTES_MAX, &cmd->cwd, err) != 0 ||
+	    tlv_str(f, MUX_F_USER, LIMIT_PATH_BYTES_MAX, &cmd->user, err) != 0)
+		return -1;
+	return command_validate(cmd, err);
+}
+
+static int take_exec(const struct tlv *f, char **ret_ref, struct command *cmd, struct error *err)
+{
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_ARG, MUX_F_ENV, MUX_F_CWD, MUX_F_USER,
+						  MUX_F_TIMEOUT_MS, MUX_F_FLAGS, MUX_F_ROWS, MUX_F_COLS };
+
+	if (tlv_only(f, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(f, MUX_F_SANDBOX, REF_MAX, ret_ref, err) != 0)
+		return -1;
+	if (!*ret_ref)
+		return error_set(err, ERR_INVALID, "no sandbox is named");
+	return take_command(f, cmd, err);
+}
+
+static void exec_granted(const struct asked *a, const struct exec_grant *grant, const struct command *cmd)
+{
+	uint64_t flags = tlv_u64(a->fields, MUX_F_FLAGS, 0);
+	bool detached = flags & MUX_OPEN_DETACH;
+	static const uint64_t start[SPOOL_CHANNELS];
+	char owner[SPOOL_OWNER_MAX + 1];
+	struct exec *x;
+	struct reader *r;
+
+	owner_text(&a->c->who, owner, sizeof(owner));
+	x = exec_start(a->c->e, grant, cmd, (unsigned)flags & MUX_OPEN_SHELL_FALLBACK, detached, owner);
+	r = reader_new(x, a->m, a->stream);
+	if (detached) {
+		r->starter = true;
+		return;
+	}
+	reader_take_over(r, start);
+	/* At once: the client can send its stdin, and resume should this connection break. */
+	if (x->state != EXEC_ENDED)
+		reader_accept(r);
+}
+
+static void open_exec(const struct asked *a)
+{
+	struct error err = ERROR_INIT;
+	auto_free char *ref = NULL;
+	struct exec_grant grant;
+	struct command cmd;
+
+	command_init(&cmd);
+	if (take_exec(a->fields, &ref, &cmd, &err) == 0 &&
+	    controller_exec_begin(a->c->e->controller, &a->c->who, ref, &cmd, &grant, &err) == 0)
+		exec_granted(a, &grant, &cmd);
+	else
+		refuse_error(a, &err);
+	command_done(&cmd);
+}
+
+/* --- resume and attach --- */
+
+static void take_offsets(const struct tlv *f, uint64_t ret[SPOOL_CHANNELS])
+{
+	ret[SPOOL_OUT] = tlv_u64(f, MUX_F_OFFSET_OUT, 0);
+	ret[SPOOL_ERR] = tlv_u64(f, MUX_F_OFFSET_ERR, 0);
+}
+
+/* The exec of an operation the caller may see: in hand, or ended and read back. NULL with err. */
+static struct exec *find_operation(const struct client *c, const char *text, struct error *err)
+{
+	struct operation op;
+	struct exec *x = NULL;
+
+	operation_init(&op);
+	if (controller_operation(c->e->controller, &c->who, text, &op, err) != 0)
+		return NULL;
+	if (op.kind != OPK_EXEC)
+		error_set(err, ERR_INVALID, "operation %s is a %s: it has no output", text, op_kind_text(op.kind));
+	else if (!(x = idmap_get(&c->e->table, &op.id)))
+		x = exec_load_ended(c->e, &op, err);
+	operation_done(&op);
+	return x;
+}
+
+static struct exec *find_asked(const struct asked *a, struct error *err)
+{
+	auto_free char *operation = NULL, *ref = NULL;
+	struct sandbox s;
+	struct exec *x;
+
+	if (tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, err) != 0 || tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0)
+		return NULL;
+	if (operation)
+		return find_operation(a->c, operation, err);
+	if (!ref) {
+		error_set(err, ERR_INVALID, "neither an operation nor a sandbox is named");
+		return NULL;
+	}
+	sandbox_init(&s);
+	if (controller_resolve(a->c->e->controller, &a->c->who, ref, &s, err) != 0)
+		return NULL;
+	x = idmap_get(&a->c->e->table, &s.id);
+	if (!x)
+		x = exec_load_main(a->c->e, &s.id, err);
+	sandbox_done(&s);
+	return x;
+}
+
+static void open_attach(const struct asked *a)
+{
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
+	struct error err = ERROR_INIT;
+	uint64_t from[SPOOL_CHANNELS];
+	struct exec *x = NULL;
+	struct reader *r;
+
+	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) == 0)
+		x = find_asked(a, &err);
+	if (!x) {
+		refuse_error(a, &err);
+		return;
+	}
+	take_offsets(a->fields, from);
+	r = reader_new(x, a->m, a->stream);
+	reader_follow(r, from);
+	reader_accept(r);
+	exec_settle(x);
+}
+
+/* Its output below what the client has may be gone by design, its output above must not be. */
+static int may_resume(const struct asked *a, const struct exec *x, const uint64_t from[SPOOL_CHANNELS], struct error *err)
+{
+	char owner[SPOOL_OWNER_MAX + 1];
+
+	owner_text(&a->c->who, owner, sizeof(owner));
+	if (a->c->who.role < ROLE_OPERATOR || (x->info.owner[0] && strcmp(x->info.owner, owner) != 0))
+		return error_set(err, ERR_FORBIDDEN, "only who started a command may resume it; attach to watch it");
+	if (x->info.detached)
+		return error_set(err, ERR_CONFLICT, "a detached command cannot be resumed; attach to it");
+	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++) {
+		if (x->spool && from[ch] < exec_total(x, ch) && spool_next(x->spool, (enum spool_channel)ch, from[ch]) != from[ch])
+			return error_set(err, ERR_NOT_FOUND, "output from offset %llu on is no longer kept", (unsigned long long)from[ch]);
+	}
+	return 0;
+}
+
+static void open_resume(const struct asked *a)
+{
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
+	struct error err = ERROR_INIT;
+	uint64_t from[SPOOL_CHANNELS];
+	struct exec *x = NULL;
+	struct reader *r;
+
+	take_offsets(a->fields, from);
+	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) == 0)
+		x = find_asked(a, &err);
+	if (!x || may_resume(a, x, from, &err) != 0) {
+		refuse_error(a, &err);
+		if (x)
+			exec_settle(x);
+		return;
+	}
+	r = reader_new(x, a->m, a->stream);
+	reader_take_over(r, from);
+	/* After a restart the stdin offset comes from init: answered when it is known. */
+	if (x->resumable || x->state == EXEC_ENDED)
+		reader_accept(r);
+	exec_settle(x);
+}
+
+/* --- what is only passed on --- */
+
+static int relay_fields(const struct asked *a, enum mux_kind kind, struct sandbox *s, struct tlv *out, struct error *err)
+{
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_PATH, MUX_F_ACTION, MUX_F_PORT, MUX_F_FLAGS,
+						  MUX_F_USER, MUX_F_CWD };
+	auto_free char *ref = NULL, *path = NULL, *user = NULL, *cwd = NULL;
+	const struct tlv *f = a->fields;
+	struct execs *e = a->c->e;
+
+	if (tlv_only(f, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(f, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0 ||
+	    tlv_str(f, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, err) != 0 || tlv_str(f, MUX_F_USER, LIMIT_PATH_BYTES_MAX, &user, err) != 0 ||
+	    tlv_str(f, MUX_F_CWD, LIMIT_PATH_BYTES_MAX, &cwd, err) != 0)
+		return -1;
+	if (!ref)
+		return error_set(err, ERR_INVALID, "no sandbox is named");
+	if (a->c->who.role < ROLE_OPERATOR)
+		return error_set(err, ERR_FORBIDDEN, "a viewer may not reach into sandboxes");
+	if (controller_resolve(e->controller, &a->c->who, ref, s, err) != 0)
+		return -1;
+	if (s->state != SANDBOX_RUNNING)
+		return error_set(err, s->end_reason == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT, "sandbox %s is %s", ref, sandbox_state_text(s->state));
+	tlv_add_u64(out, MUX_F_KIND, kind);
+	tlv_add_str(out, MUX_F_PATH, path);
+	tlv_add_str(out, MUX_F_USER, user);
+	tlv_add_str(out, MUX_F_CWD, cwd);
+	if (tlv_has(f, MUX_F_ACTION))
+		tlv_add_u64(out, MUX_F_ACTION, tlv_u64(f, MUX_F_ACTION, 0));
+	if (tlv_has(f, MUX_F_PORT))
+		tlv_add_u64(out, MUX_F_PORT, tlv_u64(f, MUX_F_PORT, 0));
+	if (tlv_has(f, MUX_F_FLAGS))
+		tlv_add_u64(out, MUX_F_FLAGS, tlv_u64(f, MUX_F_FLAGS, 0));
+	return 0;
+}
+
+static void open_relay(const struct asked *a, enum mux_kind kind)
+{
+	struct error err = ERROR_INIT;
+	auto_tlv out = TLV_INIT;
+	struct sandbox s;
+	const struct defaults *d;
+	struct box *b;
+
+	sandbox_init(&s);
+	if (relay_fields(a, kind, &s, &out, &err) != 0) {
+		refuse_error(a, &err);
+		sandbox_done(&s);
+		return;
+	}
+	b = box_get(a->c->e, &s.id);
+	sandbox_done(&s);
+	/* Files appear as the image's user would make them, unless the caller names one. */
+	d = box_defaults(a->c->e, b, &err);
+	if (!d) {
+		refuse_error(a, &err);
+		box_release(a->c->e, b);
+		return;
+	}
+	if (!tlv_has(a->fields, MUX_F_USER) && (kind == MUX_KIND_FILES_GET || kind == MUX_KIND_FILES_PUT))
+		tlv_add_str(&out, MUX_F_USER, d->user);
+	if (!tlv_has(a->fields, MUX_F_CWD) && (kind == MUX_KIND_FILES_GET || kind == MUX_KIND_FILES_PUT))
+		tlv_add_str(&out, MUX_F_CWD, d->cwd);
+	relay_open(a->c->e, b, a->m, a->stream, &out);
+}
+
+/* --- the connection --- */
+
+static void on_opened(void *ctx, struct muxconn *conn, uint32_t stream, const struct tlv *fields)
+{
+	struct asked a = { .c = ctx, .m = muxconn_mux(conn), .stream = stream, .fields = fields };
+	uint64_t kind = tlv_u64(fields, MUX_F_KIND, 0);
+
+	switch (kind) {
+	case MUX_KIND_EXEC:
+		open_exec(&a);
+		break;
+	case MUX_KIND_RESUME:
+		open_resume(&a);
+		break;
+	case MUX_KIND_ATTACH:
+		open_attach(&a);
+		break;
+	case MUX_KIND_FILES_GET:
+	case MUX_KIND_FILES_PUT:
+	case MUX_KIND_DIAL:
+	case MUX_KIND_PS:
+		open_relay(&a, (enum mux_kind)kind);
+		break;
+	default:
+		refuse(&a, MUX_ERR_REFUSED, "this kind of stream is not known here: update the daemon");
+	}
+}
+
+static void on_gone(void *ctx, struct muxconn *conn, const char *why)
+{
+	struct client *c = ctx;
+
+	(void)conn;
+	log_debug("exec", "client gone who=\"%s\" why=\"%s\"", c->who.who, why);
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		c->e->clients = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	if (c->gone)
+		c->gone(c->gone_ctx);
+	free(c);
+}
+
+static const struct muxconn_ops client_ops = { .opened = on_opened, .gone = on_gone };
+
+struct arrival {
+	struct client *c;
+	int fd;
+	size_t n;
+	uint8_t early[];
+};
+
+static void do_serve(void *arg)
+{
+	struct arrival *a = arg;
+	struct client *c = a->c;
+	auto_tlv hello = TLV_INIT;
+
+	c->next = c->e->clients;
+	if (c->next)
+		c->next->prev = c;
+	c->e->clients = c;
+	c->conn = muxconn_new(initlinks_muxloop(c->e->links), a->fd, &client_ops, c, false);
+	tlv_add_str(&hello, MUX_F_PROGRAM, "sandboxd " SANDBOX_VERSION);
+	mux_hello(muxconn_mux(c->conn), &hello);
+	muxconn_early(c->conn, a->early, a->n);
+	free(a);
+}
+
+void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n, void (*gone)(void *ctx), void *ctx)
+{
+	struct arrival *a = xmalloc(sizeof(*a) + n);
+	struct client *c = xcalloc(1, sizeof(*c));
+
+	c->e = e;
+	c->who = *who;
+	c->gone = gone;
+	c->gone_ctx = ctx;
+	a->c = c;
+	a->fd = take_fd;
+	a->n = n;
+	if (n > 0)
+		memcpy(a->early, early, n);
+	mailbox_post(e->mail, do_serve, a);
+}
+
+void clients_free(struct execs *e)
+{
+	while (e->clients)
+		muxconn_drop(e->clients->conn, "the daemon stops");
+}

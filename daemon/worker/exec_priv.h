@@ -1,0 +1,196 @@
+/*
+ * Inside of the exec data plane: exec.c (the table and the public calls), exec_open.c (defaults, the OPEN for init),
+ * exec_run.c (one command towards init), exec_end.c (outcome and record), reader.c (clients that watch), client.c
+ * (their connections), relay.c (streams that are only passed on). Event loop thread only.
+ */
+#ifndef SANDBOX_DAEMON_EXEC_PRIV_H
+#define SANDBOX_DAEMON_EXEC_PRIV_H
+
+#include "daemon/worker/exec.h"
+#include "daemon/worker/idmap.h"
+#include "daemon/worker/muxconn.h"
+#include "daemon/worker/ring.h"
+#include "daemon/worker/spool.h"
+
+struct event;
+struct mailbox;
+
+/* What image and spec give every command of a sandbox. */
+struct defaults {
+	struct strv env; /* "K=V", unique keys */
+	char *user;      /* NULL: root */
+	char *cwd;       /* never NULL */
+};
+
+/* What is in hand for one sandbox. */
+struct box {
+	struct id sandbox;
+	struct exec *execs;   /* list by box_next */
+	size_t n_execs;
+	struct relay *relays; /* list */
+	struct defaults *defaults; /* NULL: not read yet */
+	bool dropped; /* the sandbox is gone */
+};
+
+/* Stdin on its way: bytes [acked, received) are kept, so that another link can be given them again. */
+struct stdin_pipe {
+	struct ring ring;
+	uint64_t acked;    /* consumed inside */
+	uint64_t sent;     /* handed to the link */
+	uint64_t received; /* from the client */
+	bool eof, eof_sent;
+};
+
+enum exec_state {
+	EXEC_WAITING, /* for a link */
+	EXEC_OPENING, /* OPEN or RESUME is on its way */
+	EXEC_RUNNING,
+	EXEC_ENDED,
+};
+
+struct exec {
+	struct execs *all;
+	struct box *box;
+	struct exec *box_next;
+	struct exec *dirty_next;
+	bool dirty;
+	struct id key;       /* the operation; the sandbox's own id for its start command */
+	enum exec_state state;
+	bool delivered;      /* OPEN was sent once: from then on only RESUME */
+	bool resuming;       /* the stream to init began with RESUME */
+	bool resumable;      /* init answered: the stdin offset is known */
+	bool has_stdin;
+	bool held;           /* a foreground reader, present or in its grace, holds the producer back */
+	bool canceling;
+	bool warned;         /* the spool's trouble was logged */
+	struct spool_info info;
+	struct tlv open;     /* fields for init, until delivered */
+	struct stream init;
+	struct spool *spool; /* NULL until there is something to keep */
+	bool eof[SPOOL_CHANNELS];
+	uint64_t acked[SPOOL_CHANNELS]; /* what init may forget */
+	struct stdin_pipe in;
+	uint64_t signals;    /* not yet sent, bit n: signal n */
+	uint16_t rows, cols; /* not yet sent, 0: none */
+	struct reader *owner;   /* the foreground reader; also in readers */
+	struct reader *readers; /* list */
+	struct event *timer;
+	int64_t timeout_ms;  /* init enforces it */
+	/* Monotonic, 0: none. overdue: init should have ended the command by then. */
+	int64_t link_by_ms, resume_by_ms, overdue_ms, record_at_ms;
+	struct spool_end end;
+	bool recorded;   /* the store has it */
+	bool told;       /* the outcome may be told */
+	unsigned record_tries;
+};
+
+/* A client's stream that shows an exec. */
+struct reader {
+	struct stream stream;
+	struct exec *exec;
+	struct reader *next;
+	bool owner;     /* foreground: its stdin, signals and acknowledgements count */
+	bool starter;   /* of a detached command: told whether it started and how it ended, no output */
+	bool accepted;
+	uint64_t pos[SPOOL_CHANNELS]; /* next spool byte to send */
+	bool eof[SPOOL_CHANNELS];
+};
+
+struct execs {
+	struct event_base *base;
+	struct controller *controller;
+	struct initlinks *links;
+	struct mailbox *mail;
+	char *state_dir;
+	struct idmap table; /* key → struct exec */
+	struct idmap boxes; /* sandbox → struct box */
+	struct client *clients;
+	struct exec *dirty; /* to be settled on this turn of the loop */
+	struct event *ev_dirty;
+	struct sweeper *sweeper;
+};
+
+/* --- exec.c --- */
+struct box *box_get(struct execs *e, const struct id *sandbox); /* made when absent */
+void box_release(struct execs *e, struct box *b); /* frees an empty one */
+/* Starts what was granted. It always comes back: a command that cannot start has ended (and is freed later this turn). */
+struct exec *exec_start(struct execs *e, const struct exec_grant *grant, const struct command *cmd, unsigned flags, bool detached,
+			const char *owner);
+/* STATE/execs/<operation>, or main-<sandbox> of a start command. */
+int spool_path(const struct execs *e, const struct id *key, bool main, char *out, size_t n);
+
+/* --- exec_open.c --- */
+void defaults_free(struct defaults *d);
+const struct defaults *box_defaults(struct execs *e, struct box *b, struct error *err);
+/* Flags of enum mux_open_flag beyond what the command says. ERR_TOO_LARGE. */
+int exec_build_open(struct exec *x, const struct command *cmd, bool keep_caps, unsigned flags, struct error *err);
+
+/* --- exec_run.c --- */
+struct exec *exec_new(struct execs *e, const struct id *key, const struct spool_info *info);
+/* Removes it everywhere; its readers are gone. The spool file stays. */
+void exec_free(struct exec *x);
+/* Sends OPEN or RESUME when there is a link, else waits for one. */
+void exec_dial(struct exec *x);
+void exec_wait_link(struct exec *x, int64_t wait_ms);
+struct spool *exec_spool(struct exec *x); /* made when absent */
+uint64_t exec_total(const struct exec *x, unsigned ch);
+/* init may forget what lies below offset. */
+void exec_ack(struct exec *x, unsigned ch, uint64_t offset);
+/* Nobody holds the producer back any more. */
+void exec_let_go(struct exec *x);
+void exec_cancel(struct exec *x);
+void exec_signal(struct exec *x, unsigned sig);
+void exec_resize(struct exec *x, uint16_t rows, uint16_t cols);
+/* The foreground reader went without a word: its grace begins. */
+void exec_orphaned(struct exec *x);
+/* -1: outside of what was granted. */
+int exec_stdin(struct exec *x, uint64_t offset, const void *p, size_t n);
+void exec_stdin_eof(struct exec *x);
+void exec_arm(struct exec *x);
+
+/* --- exec_end.c --- */
+struct spool_end exec_end_text(enum outcome outcome, enum mux_error why, const char *text);
+/* Ends it and records it; its readers get the rest and then the outcome. */
+void exec_end(struct exec *x, const struct spool_end *end);
+void exec_end_from_init(struct exec *x, const struct tlv *fields);
+void exec_record(struct exec *x);
+/* Later on this turn: serves all readers, and frees x when it ended and nobody is left. */
+void exec_settle(struct exec *x);
+void execs_settle_dirty(struct execs *e);
+void exec_close_fields(const struct exec *x, struct tlv *fields);
+enum error_code code_of_mux_error(enum mux_error e);
+enum mux_error mux_error_of_code(enum error_code c);
+/* CLOSE fields of a refusal. */
+void refusal_fields(struct tlv *fields, enum mux_error why, const char *text);
+
+/* --- reader.c --- */
+struct reader *reader_new(struct exec *x, struct mux *m, uint32_t stream);
+/* Takes it from its exec; the caller settles the exec. */
+void reader_free(struct reader *r);
+void reader_accept(struct reader *r);
+void reader_pump(struct reader *r);
+/* The owner of x from now on, from these offsets. */
+void reader_take_over(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
+void reader_follow(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
+
+/* --- client.c --- */
+void clients_free(struct execs *e);
+
+/* --- recover.c --- */
+/* An exec that is not in the table, ended, from its record and spool. ERR_UNAVAILABLE: not ended, so not taken over yet. */
+struct exec *exec_load_ended(struct execs *e, const struct operation *op, struct error *err);
+/* The same for a start command. ERR_NOT_FOUND. */
+struct exec *exec_load_main(struct execs *e, const struct id *sandbox, struct error *err);
+
+/* --- relay.c --- */
+struct relay;
+/* Passes a client's stream on to init. The stream is answered, now or later. */
+void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields);
+void relay_end_all(struct box *b, enum mux_error why, const char *text);
+
+/* --- sweeper.c --- */
+struct sweeper *sweeper_new(struct event_base *base, const char *dir);
+void sweeper_free(struct sweeper *s);
+void sweeper_set(struct sweeper *s, int64_t retention_ms);
+
+#endif

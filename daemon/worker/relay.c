@@ -1,0 +1,260 @@
+/*
+ * Streams that are only passed on: files, dialling, process lists. OPEN, ACCEPT and CLOSE end here and are issued
+ * again with checked fields; DATA, EOF and WINDOW go through with end-to-end credit: a side is told that its bytes are
+ * consumed when the other side says so, so what waits here never outgrows one window per channel.
+ */
+#include "daemon/worker/exec_priv.h"
+#include "daemon/worker/ring.h"
+
+#include "shared/base/limits.h"
+#include "shared/base/mem.h"
+#include "shared/base/parse.h"
+
+enum { TEXT_MAX = LIMIT_MUX_FRAME_MAX };
+
+struct flow {
+	struct ring ring;
+	uint64_t sent, received;
+	bool eof, eof_sent;
+};
+
+/* One side: its stream, and what goes out to it. */
+struct side {
+	struct stream stream;
+	struct relay *relay;
+	struct flow out[MUX_CHANNELS];
+	bool closing;            /* the other side closed: this one is, once it was given everything */
+	struct tlv close_fields;
+};
+
+struct relay {
+	struct execs *e;
+	struct box *box;
+	struct relay *next;
+	struct side client, init;
+};
+
+static struct side *side_of(struct stream *s)
+{
+	return container_of(s, struct side, stream);
+}
+
+static struct side *other(struct side *s)
+{
+	return s == &s->relay->client ? &s->relay->init : &s->relay->client;
+}
+
+static void side_done(struct side *s)
+{
+	stream_close(&s->stream, NULL);
+	for (unsigned c = 0; c < MUX_CHANNELS; c++)
+		ring_done(&s->out[c].ring);
+	tlv_done(&s->close_fields);
+}
+
+static void relay_free(struct relay *r)
+{
+	struct relay **at = &r->box->relays;
+
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	side_done(&r->client);
+	side_done(&r->init);
+	box_release(r->e, r->box);
+	free(r);
+}
+
+/* --- bytes --- */
+
+static bool flow_pump(struct side *to, unsigned channel)
+{
+	struct flow *f = &to->out[channel];
+	const void *p;
+	size_t n;
+
+	while (f->sent < f->received) {
+		n = ring_get(&f->ring, f->sent, f->received, &p);
+		n = mux_send(to->stream.m, to->stream.id, channel, p, n);
+		if (n == 0)
+			return false;
+		f->sent += n;
+	}
+	if (f->eof && !f->eof_sent) {
+		f->eof_sent = true;
+		mux_eof(to->stream.m, to->stream.id, channel);
+	}
+	return true;
+}
+
+/* Also ends the relay when the last byte before a CLOSE went out. */
+static void side_pump(struct side *to)
+{
+	bool all = true;
+
+	if (!to->stream.m)
+		return;
+	for (unsigned c = 0; c < MUX_CHANNELS; c++)
+		all &= flow_pump(to, c);
+	if (all && to->closing) {
+		stream_close(&to->stream, &to->close_fields);
+		relay_free(to->relay);
+	}
+}
+
+static void on_data(struct stream *s, unsigned channel, uint64_t offset, const void *p, size_t n)
+{
+	struct side *to = other(side_of(s));
+	struct flow *f = &to->out[channel];
+	size_t k = 0;
+
+	if (!to->stream.m) { /* the other side has closed: this one hears of it soon */
+		mux_consumed(s->m, s->id, channel, offset + n);
+		return;
+	}
+	if (f->sent == f->received) {
+		k = mux_send(to->stream.m, to->stream.id, channel, p, n);
+		f->sent += k;
+		f->received += k;
+	}
+	if (k < n)
+		ring_put(&f->ring, f->received, (const uint8_t *)p + k, n - k);
+	f->received += n - k;
+}
+
+static void on_eof(struct stream *s, unsigned channel)
+{
+	struct side *to = other(side_of(s));
+
+	to->out[channel].eof = true;
+	side_pump(to);
+}
+
+static void on_window(struct stream *s, unsigned channel, uint64_t consumed)
+{
+	struct side *from = other(side_of(s));
+
+	if (from->stream.m)
+		mux_consumed(from->stream.m, from->stream.id, channel, consumed);
+	side_pump(side_of(s));
+}
+
+static void on_writable(struct stream *s)
+{
+	side_pump(side_of(s));
+}
+
+/* --- beginning and end --- */
+
+static void checked_close(const struct tlv *fields, struct tlv *out)
+{
+	uint64_t why = tlv_u64(fields, MUX_F_ERROR, MUX_ERR_NONE);
+	char text[ERROR_TEXT_MAX];
+	size_t n = 0;
+	const char *p = tlv_bytes(fields, MUX_F_MESSAGE, &n);
+
+	if (why != MUX_ERR_NONE)
+		tlv_add_u64(out, MUX_F_ERROR, why <= MUX_ERR_IO ? why : MUX_ERR_REFUSED);
+	if (p && n > 0)
+		tlv_add_str(out, MUX_F_MESSAGE, text_escape(p, n, text, sizeof(text)));
+}
+
+/* A client gives up: what it sent before is of no use. */
+static void client_closed(struct stream *s, const struct tlv *fields)
+{
+	struct relay *r = side_of(s)->relay;
+	auto_tlv out = TLV_INIT;
+
+	checked_close(fields, &out);
+	stream_close(&r->init.stream, &out);
+	relay_free(r);
+}
+
+/* Init is done: the client gets all that came before. */
+static void init_closed(struct stream *s, const struct tlv *fields)
+{
+	struct side *client = other(side_of(s));
+
+	client->closing = true;
+	checked_close(fields, &client->close_fields);
+	side_pump(client);
+}
+
+static void on_accepted(struct stream *s, const struct tlv *fields)
+{
+	struct side *client = other(side_of(s));
+	auto_tlv out = TLV_INIT;
+	size_t n = 0;
+	const void *text = tlv_bytes(fields, MUX_F_TEXT, &n);
+
+	if (text)
+		tlv_add_bytes(&out, MUX_F_TEXT, text, n < TEXT_MAX ? n : TEXT_MAX);
+	mux_accept(client->stream.m, client->stream.id, &out, LIMIT_MUX_WINDOW);
+}
+
+static void close_client(struct relay *r, enum mux_error why, const char *text)
+{
+	auto_tlv fields = TLV_INIT;
+
+	tlv_add_u64(&fields, MUX_F_ERROR, why);
+	tlv_add_str(&fields, MUX_F_MESSAGE, text);
+	stream_close(&r->client.stream, &fields);
+	relay_free(r);
+}
+
+static void init_lost(struct stream *s, enum mux_error why)
+{
+	struct relay *r = side_of(s)->relay;
+
+	if (why == MUX_ERR_DELETED)
+		close_client(r, why, "sandbox deleted");
+	else if (why == MUX_ERR_EXPIRED)
+		close_client(r, why, "sandbox expired");
+	else
+		close_client(r, MUX_ERR_LOST, "the connection to the sandbox broke");
+}
+
+static void client_lost(struct stream *s, enum mux_error why)
+{
+	(void)why;
+	relay_free(side_of(s)->relay);
+}
+
+static const struct stream_ops client_ops = { .data = on_data, .eof = on_eof, .window = on_window, .closed = client_closed, .lost = client_lost, .writable = on_writable };
+static const struct stream_ops init_ops = {
+	.accepted = on_accepted, .data = on_data, .eof = on_eof, .window = on_window, .closed = init_closed, .lost = init_lost, .writable = on_writable,
+};
+
+void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)
+{
+	struct mux *m = initlink_mux(e->links, &b->sandbox);
+	struct relay *r = xcalloc(1, sizeof(*r));
+	struct error err = ERROR_INIT;
+	uint32_t id;
+
+	r->e = e;
+	r->box = b;
+	r->client.relay = r->init.relay = r;
+	r->next = b->relays;
+	b->relays = r;
+	stream_bind(&r->client.stream, &client_ops, client, stream);
+	if (!m) {
+		close_client(r, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init is not connected; try again");
+		return;
+	}
+	id = mux_open(m, init_fields, LIMIT_MUX_WINDOW, &err);
+	if (id == 0)
+		close_client(r, MUX_ERR_RESOURCES, err.message);
+	else
+		stream_bind(&r->init.stream, &init_ops, m, id);
+}
+
+void relay_end_all(struct box *b, enum mux_error why, const char *text)
+{
+	struct relay *next;
+
+	for (struct relay *r = b->relays; r; r = next) {
+		next = r->next;
+		close_client(r, why, text);
+	}
+}

@@ -181,7 +181,7 @@ static int build_head(const struct http_request *q, bool upgrade, struct buf *ou
 	}
 	if (q->from_fd)
 		buf_adds(out, "Transfer-Encoding: chunked\r\n");
-	else if (q->body || strcmp(q->method, "POST") == 0)
+	else if (!upgrade && (q->body || strcmp(q->method, "POST") == 0)) /* bytes behind an upgrade are the other protocol's, not a body */
 		buf_addf(out, "Content-Length: %zu\r\n", q->body ? q->n : 0);
 	buf_adds(out, "\r\n");
 	return 0;

@@ -31,8 +31,7 @@ void dispatch_completed(void *cls, struct MHD_Connection *conn, void **ctx, enum
 	struct request *r = *ctx;
 	if (!r)
 		return;
-	/* A client that left while its request was suspended: the library ends the connection without calling it again. */
-	if (r->suspended)
+	if (r->counted)
 		api_suspended(r->api, -1);
 	upload_free(r->upload);
 	r->upload = NULL;
@@ -42,7 +41,9 @@ void dispatch_completed(void *cls, struct MHD_Connection *conn, void **ctx, enum
 
 void request_suspend(struct request *r, int (*resume)(struct request *r, struct answer *a, struct error *err))
 {
-	api_suspended(r->api, 1);
+	if (!r->counted)
+		api_suspended(r->api, 1);
+	r->counted = true;
 	r->suspended = true;
 	r->resume = resume;
 	MHD_suspend_connection(r->conn);
@@ -227,9 +228,11 @@ enum MHD_Result dispatch_access(void *cls, struct MHD_Connection *conn, const ch
 		return MHD_NO;
 	if (r->suspended) {
 		r->suspended = false;
-		api_suspended(r->api, -1);
+		/* Counted until its answer is out, so that a stopping server does not cut it off. */
 		if (r->resume)
 			return handle(r, steal(&r->resume));
+		api_suspended(r->api, -1);
+		r->counted = false;
 	}
 	if (!r->head_seen) {
 		r->head_seen = true;

@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <signal.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -102,7 +101,7 @@ int handle_operation(struct request *r, struct answer *a, struct error *err)
 
 static int read_signal(struct request *r, int *ret, struct error *err)
 {
-	int64_t sig = SIGTERM;
+	int64_t sig = 0;
 	if (r->body.len) {
 		auto_json *j = NULL;
 		struct json_reader root;

@@ -34,6 +34,7 @@ struct request {
 	bool tcp;
 	bool head_seen;
 	bool suspended;
+	bool counted; /* among the server's suspended ones */
 	bool refused; /* answer holds why, to be sent when the body is read */
 	int64_t started_us; /* monotonic */
 	const char *method; /* borrowed from the connection */

@@ -32,7 +32,7 @@ struct api {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;    /* one of the counts below became 0 */
 	unsigned jobs;          /* threads doing slow work */
-	unsigned suspended;     /* requests not running on a server thread */
+	unsigned suspended;     /* requests not on a server thread, or whose answer is not out yet */
 	bool stopping;
 	atomic_uint connections;
 	atomic_bool crowded;     /* there were many since the last time there were none */

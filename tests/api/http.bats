@@ -19,6 +19,7 @@ api() {
 	all=$(curl -sS --max-time 90 --unix-socket "$SBX_DIR/d.sock" -X "$method" -w '\n%{http_code}' "$@" "http://sandbox$path") || return 1
 	HTTP=${all##*$'\n'}
 	output=${all%$'\n'*}
+	output=${output%$'\n'}
 }
 
 # Fails with what was answered when the status is another.
@@ -167,7 +168,7 @@ drop_box() {
 	[ "$(field '.sandbox.id + .operation.id')" = "$id$op" ]
 	api POST /v1/sandboxes -H 'Idempotency-Key: once' -d "$(spec '{"ttl_seconds":77}')"
 	want 409
-	api POST /v1/sandboxes -H 'Idempotency-Key: ' -d "$(spec)"
+	api POST /v1/sandboxes -H 'Idempotency-Key;' -d "$(spec)"
 	want 400
 	BOX=$id
 	end_of "$op"
@@ -185,16 +186,16 @@ drop_box() {
 }
 
 @test "explain decides and stores nothing; a refusal carries its decision" {
-	api POST '/v1/sandboxes?explain=true' -d "$(spec)"
+	api POST '/v1/sandboxes?explain=true' -d "$(spec '{"labels":{"explained":"yes"}}')"
 	want 200
 	[ "$(field '.decision | "\(.placed) \(.required_tier) \(.profile) \(.threshold)"')" = "true container strict 55" ]
-	api POST /v1/sandboxes -d "$(spec '{"network":"restricted_egress","signals":{"untrusted_repository":true,"executes_generated_code":true}}')"
+	api POST /v1/sandboxes -d "$(spec '{"labels":{"explained":"yes"},"network":"restricted_egress","signals":{"untrusted_repository":true,"executes_generated_code":true}}')"
 	want 503
 	[ "$(field .code)" = no_capacity ]
 	[ "$(field '.decision | "\(.score) \(.required_tier) \(.placed)"')" = "60 microvm false" ]
 	[ "$(field '.decision.nodes | length')" -ge 1 ]
-	api GET /v1/sandboxes
-	[ "$(field '.sandboxes | length')" -eq 0 ]
+	api GET '/v1/sandboxes?all=true'
+	[ "$(field '[.sandboxes[] | select(.spec.labels.explained)] | length')" -eq 0 ]
 }
 
 @test "lists page, filter by label, and refuse nonsense" {
@@ -265,20 +266,31 @@ drop_box() {
 }
 
 @test "bodies are read strictly, and the message names the place" {
-	local n
-	declare -A bad=(
-		['{}']=spec ['[]']= ['']= ['{"spec":{}}']=image ['{"spec":{"image":"x","imgae":1}}']=imgae
-		['{"spec":{"image":"x"},"x":1}']=x ['{"spec":{"image":"x","image":"y"}}']=image ['{"spec":{"image":"x"}} {}']=
-		['{"spec":{"image":"x","ttl_seconds":"9"}}']=spec.ttl_seconds ['{"spec":{"image":"x","resources":{"pids":1e99}}}']=spec.resources.pids
-		['{"spec":{"image":"x","network":"any"}}']=spec.network ['{"spec":{"image":"x\u0000y"}}']= ['{"spec":{"image":"x","ttl_seconds":0}}']=ttl
-		['{"spec":{"image":"x","signals":{"privileged":true}}}']=privileged ["{\"spec\":{\"image\":\"$(printf '\377')\"}}"]=
-	)
-	for n in "${!bad[@]}"; do
-		api POST /v1/sandboxes --data-binary "$n"
+	local body hint
+	while IFS='|' read -r hint body; do
+		api POST /v1/sandboxes --data-binary "$body"
 		want 400
 		[ "$(field .code)" = invalid_request ]
-		[[ "$(field .message)" == *"${bad[$n]}"* ]] || { echo "$n: $output" >&2; return 1; }
-	done
+		[[ "$(field .message)" == *"$hint"* ]] || { echo "$body: $output" >&2; return 1; }
+	done <<-'ROWS'
+		spec|{}
+		|[]
+		|
+		image|{"spec":{}}
+		imgae|{"spec":{"image":"x","imgae":1}}
+		x|{"spec":{"image":"x"},"x":1}
+		image|{"spec":{"image":"x","image":"y"}}
+		|{"spec":{"image":"x"}} {}
+		spec.ttl_seconds|{"spec":{"image":"x","ttl_seconds":"9"}}
+		ttl|{"spec":{"image":"x","ttl_seconds":0}}
+		spec.resources.pids|{"spec":{"image":"x","resources":{"pids":1e99}}}
+		spec.network|{"spec":{"image":"x","network":"any"}}
+		|{"spec":{"image":"x\u0000y"}}
+		privileged|{"spec":{"image":"x","signals":{"privileged":true}}}
+	ROWS
+	printf '{"spec":{"image":"\377"}}' >"$BATS_TEST_TMPDIR/bytes"
+	api POST /v1/sandboxes --data-binary "@$BATS_TEST_TMPDIR/bytes"
+	want 400
 	api POST /v1/sandboxes --data-binary "$(printf '[%.0s' $(seq 1000))"
 	want 400
 }
@@ -363,9 +375,11 @@ drop_box() {
 }
 
 @test "the stream connection is offered by upgrade alone" {
-	run timeout 5 curl -sS -i --http1.1 --max-time 1 --unix-socket "$SBX_DIR/d.sock" -H 'Connection: Upgrade' -H 'Upgrade: sandbox-mux' http://sandbox/v1/mux
-	[[ "$output" == "HTTP/1.1 101"* ]]
-	[[ "$output" == *"Upgrade: sandbox-mux"* ]]
+	local head=$BATS_TEST_TMPDIR/head
+	timeout 5 curl -sS -D "$head" -o /dev/null --http1.1 --max-time 1 --unix-socket "$SBX_DIR/d.sock" -H 'Connection: Upgrade' \
+		-H 'Upgrade: sandbox-mux' http://sandbox/v1/mux || true
+	grep -q '^HTTP/1.1 101' "$head"
+	grep -q '^Upgrade: sandbox-mux' "$head"
 	api GET /v1/mux
 	want 400
 	api GET /v1/mux -H 'Connection: Upgrade' -H 'Upgrade: websocket'

@@ -6,8 +6,8 @@
 #include "shared/base/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -206,16 +206,27 @@ int watch_add(struct watch *w, const struct id *sandbox, pid_t pid, struct error
 	return rc;
 }
 
-void watch_remove(struct watch *w, const struct id *sandbox)
+int watch_take(struct watch *w, const struct id *sandbox)
 {
 	struct entry *e;
+	int fd = -1;
 
 	pthread_mutex_lock(&w->lock);
 	e = idmap_remove(&w->entries, sandbox);
-	if (e && e->pidfd >= 0)
+	if (e && e->pidfd >= 0) {
+		fd = fcntl(e->pidfd, F_DUPFD_CLOEXEC, 0);
 		bury(w, e);
+	}
 	pthread_mutex_unlock(&w->lock);
 	poke(w, 1);
+	return fd;
+}
+
+void watch_remove(struct watch *w, const struct id *sandbox)
+{
+	auto_close int fd = watch_take(w, sandbox);
+
+	(void)fd;
 }
 
 bool watch_has(struct watch *w, const struct id *sandbox)
@@ -226,15 +237,4 @@ bool watch_has(struct watch *w, const struct id *sandbox)
 	has = idmap_get(&w->entries, sandbox) != NULL;
 	pthread_mutex_unlock(&w->lock);
 	return has;
-}
-
-void watch_kill(struct watch *w, const struct id *sandbox)
-{
-	struct entry *e;
-
-	pthread_mutex_lock(&w->lock);
-	e = idmap_get(&w->entries, sandbox);
-	if (e && e->pidfd >= 0)
-		syscall(SYS_pidfd_send_signal, e->pidfd, SIGKILL, NULL, 0);
-	pthread_mutex_unlock(&w->lock);
 }

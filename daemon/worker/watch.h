@@ -19,8 +19,7 @@ int watch_add(struct watch *w, const struct id *sandbox, pid_t pid, struct error
 /* After it returns no call for this sandbox starts any more. */
 void watch_remove(struct watch *w, const struct id *sandbox);
 bool watch_has(struct watch *w, const struct id *sandbox);
-/* SIGKILL to the watched process, by its pidfd (no reused pid can be hit). May fail silently where
- * the daemon has not the right (the runtime then does it). */
-void watch_kill(struct watch *w, const struct id *sandbox);
+/* The same, and hands out the pidfd, by which the process can still be signalled (-1: none; the caller closes it). */
+int watch_take(struct watch *w, const struct id *sandbox);
 
 #endif

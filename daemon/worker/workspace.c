@@ -2,6 +2,7 @@
 #include "daemon/worker/workspace.h"
 
 #include "daemon/worker/loop.h"
+#include "daemon/worker/trash.h"
 #include "daemon/worker/workspace_image.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
@@ -18,13 +19,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PROBE_MIB = 16, UNMOUNT_TRIES = 50, UNMOUNT_POLL_US = 2000, STACKED_MAX = 8, MIB = 1024 * 1024 };
+enum { PROBE_MIB = 16, UNMOUNT_TRIES = 50, UNMOUNT_POLL_US = 2000, STACKED_MAX = 8, TRASH_MS = 10 * 1000, MIB = 1024 * 1024 };
 
 /* A tmpfs that holds all of the sandbox's memory would end in out-of-memory kills instead of ENOSPC. */
 enum { MEMORY_SHARE_NUM = 3, MEMORY_SHARE_DEN = 4 };
 
 struct workspaces {
 	char *sandboxes, *templates, *probe;
+	struct trash *trash;
 	pthread_mutex_t lock; /* mode, why */
 	enum workspace_mode mode;
 	char why[256];
@@ -37,6 +39,8 @@ struct workspaces *workspaces_new(const char *state_dir)
 	w->sandboxes = xasprintf("%s/sandboxes", state_dir);
 	w->templates = xasprintf("%s/templates", state_dir);
 	w->probe = xasprintf("%s/probe", state_dir);
+	auto_free char *trash = xasprintf("%s/trash", state_dir);
+	w->trash = trash_new(trash);
 	w->mode = WORKSPACE_MODE_MEMORY;
 	snprintf(w->why, sizeof(w->why), "not probed yet");
 	pthread_mutex_init(&w->lock, NULL);
@@ -47,6 +51,7 @@ void workspaces_free(struct workspaces *w)
 {
 	if (!w)
 		return;
+	trash_free(w->trash);
 	pthread_mutex_destroy(&w->lock);
 	free(w->sandboxes);
 	free(w->templates);
@@ -135,15 +140,15 @@ static int unmount(const char *dir, struct error *err)
 	return 0;
 }
 
-static int drop_in(const char *base, struct error *err)
+static int drop_in(struct workspaces *w, const char *base, struct error *err)
 {
 	auto_free char *dir = xasprintf("%s/workspace", base);
 	auto_free char *image = xasprintf("%s/workspace.img", base);
 
 	if (unmount(dir, err) != 0)
 		return -1;
-	if (unlink(image) != 0 && errno != ENOENT)
-		return error_errno(err, "deleting %s", image);
+	if (trash_take(w->trash, image, err) != 0)
+		return -1;
 	if (rmdir(dir) != 0 && errno != ENOENT)
 		return error_errno(err, "deleting %s", dir);
 	return 0;
@@ -153,15 +158,16 @@ static int prepare_root(const char *dir, const struct workspace_mount *m, struct
 {
 	auto_free char *lost = xasprintf("%s/lost+found", dir);
 
-	rmdir(lost); /* a fresh workspace is empty */
+	rmdir(lost); /* templates lack it, mostly */
 	if (chown(dir, m->uid, m->gid) != 0 || chmod(dir, 0777) != 0)
 		return error_errno(err, "preparing %s", dir);
 	return 0;
 }
 
+/* barrier=0: what is in a workspace need not survive the host, so its syncs need not wait for the host's disk. */
 static int mount_device(const char *device, const char *dir, struct error *err)
 {
-	if (mount(device, dir, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME, "nodiscard") != 0)
+	if (mount(device, dir, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME, "nodiscard,barrier=0") != 0)
 		return error_errno(err, "mounting %s on %s", device, dir);
 	return 0;
 }
@@ -185,20 +191,32 @@ static int mount_image(const char *base, bool keep, struct workspace_mount *m, c
 	return 0;
 }
 
-static int make_in(struct workspaces *w, const char *base, uint32_t mib, bool keep, struct workspace_mount *m, int *ret_hold, struct error *err)
+/* Room that the trash still holds is as good as free. */
+static int make_image(struct workspaces *w, uint32_t mib, const char *image, int *ret_fd, struct error *err)
 {
 	auto_free char *template_path = NULL;
+	struct error local = ERROR_INIT;
+
+	if (workspace_template(w->templates, mib, &template_path, err) != 0)
+		return -1;
+	if (workspace_image(template_path, image, ret_fd, &local) == 0)
+		return 0;
+	if (local.code == ERR_NO_CAPACITY && trash_drain(w->trash, TRASH_MS))
+		return workspace_image(template_path, image, ret_fd, err);
+	return error_set(err, local.code, "%s", local.message);
+}
+
+static int make_in(struct workspaces *w, const char *base, uint32_t mib, bool keep, struct workspace_mount *m, int *ret_hold, struct error *err)
+{
 	auto_free char *image = xasprintf("%s/workspace.img", base);
 	auto_close int image_fd = -1, device_fd = -1;
 	char device[64];
 
-	if (io_mkdirs(base, 0700, err) != 0 || drop_in(base, err) != 0)
-		return -1;
-	if (workspace_template(w->templates, mib, &template_path, err) != 0 || workspace_image(template_path, image, &image_fd, err) != 0)
+	if (io_mkdirs(base, 0700, err) != 0 || drop_in(w, base, err) != 0 || make_image(w, mib, image, &image_fd, err) != 0)
 		return -1;
 	if (loop_attach(image_fd, image, &device_fd, device, sizeof(device), err) != 0 || mount_image(base, keep, m, device, err) != 0) {
 		close_fdp(&device_fd);
-		drop_in(base, NULL);
+		drop_in(w, base, NULL);
 		return -1;
 	}
 	*ret_hold = -1;
@@ -250,7 +268,7 @@ int workspace_drop(struct workspaces *w, const struct id *sandbox, struct error 
 {
 	auto_free char *base = workspaces_dir(w, sandbox);
 
-	return drop_in(base, err);
+	return drop_in(w, base, err);
 }
 
 int workspaces_probe_make(struct workspaces *w, struct workspace_mount *ret, struct error *err)
@@ -268,7 +286,7 @@ int workspaces_probe_make(struct workspaces *w, struct workspace_mount *ret, str
 
 void workspaces_probe_drop(struct workspaces *w)
 {
-	drop_in(w->probe, NULL);
+	drop_in(w, w->probe, NULL);
 }
 
 int workspaces_list(struct workspaces *w, struct strv *ret, struct error *err)

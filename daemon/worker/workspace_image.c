@@ -4,6 +4,7 @@
  */
 #include "daemon/worker/workspace_image.h"
 
+#include "daemon/worker/loop.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
@@ -16,6 +17,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -78,6 +80,26 @@ static int run_mkfs(const char *path, struct error *err)
 	return wait_bounded(pid, err);
 }
 
+/* mkfs makes a directory that a fresh workspace should not show. Done once here: each mount saves milliseconds. What
+ * fails is left to the mount. */
+static void strip(const char *path)
+{
+	auto_free char *point = xasprintf("%s.mnt", path);
+	auto_free char *lost = xasprintf("%s/lost+found", point);
+	auto_close int fd = open(path, O_RDWR | O_CLOEXEC), loop = -1;
+	char device[64];
+
+	if (fd < 0 || loop_attach(fd, path, &loop, device, sizeof(device), NULL) != 0)
+		return;
+	if (mkdir(point, 0700) == 0 || errno == EEXIST) {
+		if (mount(device, point, "ext4", MS_NOSUID | MS_NODEV, "nodiscard") == 0) {
+			rmdir(lost);
+			umount2(point, UMOUNT_NOFOLLOW);
+		}
+		rmdir(point);
+	}
+}
+
 static int make_template(const char *path, uint32_t mib, struct error *err)
 {
 	auto_free char *temp = xasprintf("%s.new", path);
@@ -88,6 +110,7 @@ static int make_template(const char *path, uint32_t mib, struct error *err)
 	if (ftruncate(fd, (off_t)mib * MIB) != 0) {
 		error_errno(err, "sizing %s", temp);
 	} else if (run_mkfs(temp, err) == 0) {
+		strip(temp);
 		if (rename(temp, path) == 0)
 			return 0;
 		error_errno(err, "renaming %s", temp);

@@ -34,6 +34,17 @@ enum mux_control_action {
 	MUX_CONTROL_CANCEL = 3, /* TERM to the whole tree, then KILL */
 };
 
+/* CLOSE OUTCOME: the numbers of `enum outcome` (shared/model), for those that do not link the model. */
+enum mux_outcome {
+	MUX_OUTCOME_NONE = 0,
+	MUX_OUTCOME_EXITED = 1,
+	MUX_OUTCOME_SIGNALED = 2,
+	MUX_OUTCOME_TIMEOUT = 3,
+	MUX_OUTCOME_LOST = 4,
+	MUX_OUTCOME_NOT_STARTED = 5,
+	MUX_OUTCOME_CANCELED = 8,
+};
+
 enum mux_error {
 	MUX_ERR_NONE = 0,
 	MUX_ERR_REFUSED = 1,      /* malformed or not allowed */

@@ -1,0 +1,25 @@
+/* Linux calls that libc does not wrap, or wraps differently: capabilities, closing ranges, process attributes. */
+#ifndef SANDBOX_INIT_SYS_H
+#define SANDBOX_INIT_SYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bits of a capability set. */
+#define CAP_BIT(n) ((uint64_t)1 << (n))
+extern const uint64_t sys_init_caps; /* what init keeps for itself */
+extern const uint64_t sys_root_caps; /* what a root command keeps when allowed */
+
+/* Effective and permitted become the wanted ones that are permitted now; inheritable becomes empty. */
+int sys_set_caps(uint64_t wanted);
+uint64_t sys_permitted_caps(void);
+/* Drops every other capability from the bounding set, where that is allowed. */
+void sys_bound_caps(uint64_t keep);
+
+/* Closes everything but these descriptors. */
+void sys_close_all_but(const int *keep, size_t n);
+/* Makes this process a subreaper. False when the kernel takes the call and does nothing. */
+bool sys_become_subreaper(void);
+
+#endif

@@ -117,7 +117,7 @@ static const char *exec_end_text(enum outcome why)
 static int end_execs(struct change *ch, const struct sandbox_head *h, enum outcome why, struct error *err)
 {
 	struct op_list open = { .len = 0 };
-	int rc = store_op_open(ch->tx, &(struct op_filter){ .sandbox = &h->id }, &open, err);
+	int rc = store_op_open(ch->tx, &(struct op_filter){ .node = &h->node, .sandbox = &h->id }, &open, err);
 	for (size_t i = 0; rc == 0 && i < open.len; i++)
 		if (open.items[i].kind == OPK_EXEC)
 			rc = change_fail_op(ch, &open.items[i], why, why == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT,

@@ -108,7 +108,9 @@ static int reserve(struct change *ch, const struct spec *s, struct decision *d, 
 		if (nodes_refresh(ch->c, ch->tx, err) != 0)
 			return -1;
 	}
-	return error_set(err, ERR_NO_CAPACITY, "the last free places went to other requests: try again");
+	d->placed = false;
+	snprintf(d->refusal, sizeof(d->refusal), "the last free places went to other requests: try again");
+	return error_set(err, ERR_NO_CAPACITY, "%s", d->refusal);
 }
 
 static void fill_sandbox(struct sandbox *s, const struct asked *a, const struct decision *d, const struct change *ch)
@@ -131,7 +133,7 @@ static int write_rows(struct change *ch, struct asked *a, const struct sandbox *
 	snprintf(h.tenant, sizeof(h.tenant), "%s", s->spec.tenant);
 	a->key.sandbox = s->id;
 	a->key.operation = id_new();
-	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING };
+	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING, .actor = a->who->who };
 	if (store_sandbox_insert(ch->tx, s, err) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0 ||
 	    change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who, err) != 0)
 		return -1;

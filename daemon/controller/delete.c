@@ -3,9 +3,9 @@
 
 #include "shared/base/clock.h"
 
-static int insert_delete(struct change *ch, struct sandbox_head *h, enum op_state state, enum outcome why, struct error *err)
+static int insert_delete(struct change *ch, struct sandbox_head *h, enum op_state state, enum outcome why, const char *actor, struct error *err)
 {
-	struct op_new op = { .id = id_new(), .sandbox = h, .kind = OPK_DELETE, .state = state };
+	struct op_new op = { .id = id_new(), .sandbox = h, .kind = OPK_DELETE, .state = state, .actor = actor };
 	if (store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
 	return store_sandbox_set_delete(ch->tx, h, &op.id, why, ch->now, err);
@@ -14,7 +14,7 @@ static int insert_delete(struct change *ch, struct sandbox_head *h, enum op_stat
 /* A create that nobody has begun is over at once, and with it the sandbox: no node knows of it. */
 static int cancel_unborn(struct change *ch, struct sandbox_head *h, enum outcome why, const char *actor, struct error *err)
 {
-	if (insert_delete(ch, h, OP_SUCCEEDED, why, err) != 0 ||
+	if (insert_delete(ch, h, OP_SUCCEEDED, why, actor, err) != 0 ||
 	    change_event(ch, h, why == OUTCOME_EXPIRED ? "sandbox.expired" : "sandbox.deleted", "before it was created", actor, err) != 0)
 		return -1;
 	struct sandbox_change to = { .to = SANDBOX_STOPPED, .end_reason = why };
@@ -25,7 +25,7 @@ static int cancel_unborn(struct change *ch, struct sandbox_head *h, enum outcome
 static int cancel_create(struct change *ch, struct sandbox_head *h, enum outcome why, bool *ret_unborn, struct error *err)
 {
 	struct op_head create;
-	int rc = lookup_create(ch->tx, &h->id, &create, err);
+	int rc = lookup_create(ch->tx, h, &create, err);
 	*ret_unborn = false;
 	if (rc <= 0 || create.state != OP_PENDING)
 		return rc < 0 ? -1 : 0;
@@ -42,7 +42,7 @@ int delete_begin(struct change *ch, struct sandbox_head *h, enum outcome why, co
 	if (unborn)
 		return cancel_unborn(ch, h, why, actor, err);
 	struct sandbox_change to = { .to = SANDBOX_STOPPING, .end_reason = why };
-	if (insert_delete(ch, h, OP_PENDING, why, err) != 0 || change_move(ch, h, &to, actor, err) != 0)
+	if (insert_delete(ch, h, OP_PENDING, why, actor, err) != 0 || change_move(ch, h, &to, actor, err) != 0)
 		return -1;
 	change_work(ch, &h->node);
 	return 0;
@@ -51,7 +51,7 @@ int delete_begin(struct change *ch, struct sandbox_head *h, enum outcome why, co
 /* One that failed holds nothing any more, but its node may have leftovers: the worker is asked, the state stays. */
 static int delete_failed(struct change *ch, struct sandbox_head *h, const char *actor, struct error *err)
 {
-	if (insert_delete(ch, h, OP_PENDING, OUTCOME_DELETED, err) != 0 || change_event(ch, h, "sandbox.stopping", NULL, actor, err) != 0)
+	if (insert_delete(ch, h, OP_PENDING, OUTCOME_DELETED, actor, err) != 0 || change_event(ch, h, "sandbox.stopping", NULL, actor, err) != 0)
 		return -1;
 	change_work(ch, &h->node);
 	return 0;

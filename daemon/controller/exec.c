@@ -11,7 +11,7 @@ static int refuse_unborn(struct change *ch, const struct sandbox_head *h, struct
 {
 	char label[LABEL_MAX];
 	struct op_head create;
-	int rc = lookup_create(ch->tx, &h->id, &create, err);
+	int rc = lookup_create(ch->tx, h, &create, err);
 	if (rc < 0)
 		return -1;
 	return error_set(err, ERR_CONFLICT, "sandbox %s is still being created: sandbox wait %s", lookup_label(h, label),
@@ -49,7 +49,7 @@ static int check_count(struct change *ch, const struct sandbox_head *h, struct e
 {
 	char label[LABEL_MAX];
 	int64_t n = 0;
-	if (store_op_exec_count(ch->tx, &h->id, &n, err) != 0)
+	if (store_op_exec_count(ch->tx, h, &n, err) != 0)
 		return -1;
 	if (n >= LIMIT_EXECS_PER_SANDBOX)
 		return error_set(err, ERR_RATE_LIMITED, "%d commands run in sandbox %s already: wait for some to end", LIMIT_EXECS_PER_SANDBOX,
@@ -87,10 +87,8 @@ static int write_command(struct change *ch, const struct sandbox_head *h, const 
 	k->sandbox = h->id;
 	k->operation = id_new();
 	struct op_new op = { .id = k->operation, .sandbox = h, .kind = OPK_EXEC, .state = OP_RUNNING, .command = cmd,
-			     .boot_id = store_boot_id(ch->c->store) };
-	struct event e = { .type = "operation.running", .tenant = h->tenant, .sandbox = &h->id, .operation = &op.id, .detail = "exec",
-			   .actor = actor };
-	if (store_op_insert(ch->tx, &op, ch->now, err) != 0 || store_event_add(ch->tx, &e, ch->now, err) != 0)
+			     .boot_id = store_boot_id(ch->c->store), .actor = actor };
+	if (store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
 	return k->key ? store_key_add(ch->tx, k, ch->now, err) : 0;
 }

@@ -97,7 +97,7 @@ const char *lookup_label(const struct sandbox_head *h, char out[static LABEL_MAX
 int lookup_load(struct controller *c, struct db_tx *tx, const struct id *id, struct sandbox *ret, struct error *err);
 int lookup_operation(struct db_tx *tx, const struct id *id, struct operation *ret, struct error *err);
 /* The unfinished create of a sandbox: 1, 0 when there is none, -1. */
-int lookup_create(struct db_tx *tx, const struct id *sandbox, struct op_head *ret, struct error *err);
+int lookup_create(struct db_tx *tx, const struct sandbox_head *h, struct op_head *ret, struct error *err);
 
 /* --- nodes.c --- */
 

@@ -265,10 +265,10 @@ int lookup_operation(struct db_tx *tx, const struct id *id, struct operation *re
 	return rc == 1 ? 0 : rc < 0 ? -1 : error_set(err, ERR_NOT_FOUND, "no operation has the id '%s'", id->text);
 }
 
-int lookup_create(struct db_tx *tx, const struct id *sandbox, struct op_head *ret, struct error *err)
+int lookup_create(struct db_tx *tx, const struct sandbox_head *h, struct op_head *ret, struct error *err)
 {
 	struct op_list open = { .len = 0 };
-	if (store_op_open(tx, &(struct op_filter){ .sandbox = sandbox }, &open, err) != 0)
+	if (store_op_open(tx, &(struct op_filter){ .node = &h->node, .sandbox = &h->id }, &open, err) != 0)
 		return -1;
 	int found = 0;
 	for (size_t i = 0; i < open.len && !found; i++) {

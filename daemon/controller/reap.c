@@ -152,7 +152,9 @@ static int prune(struct controller *c, int64_t *next, struct error *err)
 	if (more)
 		sooner(next, now + SOON_US);
 	if (oldest) {
-		int64_t at = oldest + retention_us + PRUNE_GRAIN_US;
+		/* Old and still unfinished, or ended late: then looking again soon is enough. */
+		int64_t at = oldest + retention_us + PRUNE_GRAIN_US, first = now + PRUNE_GRAIN_US;
+		at = at > first ? at : first;
 		sooner(next, at < now + PRUNE_AT_LEAST_US ? at : now + PRUNE_AT_LEAST_US);
 	}
 	return 0;

@@ -141,12 +141,13 @@ struct op_new {
 	enum op_state state;
 	const struct command *command; /* EXEC */
 	const char *boot_id;           /* EXEC; NULL: "" */
+	const char *actor;             /* who asked; NULL: the system */
 };
 int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, struct error *err);
 /* 1, 0 or -1 as store_sandbox_get. With the captured output. */
 int store_op_get(struct db_tx *tx, const struct id *id, struct operation *ret, struct error *err);
 int store_op_head(struct db_tx *tx, const struct id *id, struct op_head *ret, struct error *err);
-/* By the last digits of the id; as store_sandbox_match. */
+/* By the last digits of the id, among the latest thousands; as store_sandbox_match. */
 int store_op_match(struct db_tx *tx, const char *suffix, const char *tenant, struct operation *ret, size_t max, struct error *err);
 
 struct op_change {
@@ -165,11 +166,11 @@ struct op_list {
 	size_t len;
 };
 void op_list_done(struct op_list *l);
-/* Unfinished ones, oldest first; exactly one of the three is asked for. */
+/* Unfinished ones, oldest first: of a node, of one sandbox on its node, or … */
 struct op_filter {
-	const struct id *sandbox;
 	const struct id *node;
-	const char *other_boot; /* commands begun in another boot than this */
+	const struct id *sandbox;
+	const char *other_boot; /* … commands begun in another boot than this */
 };
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err);
 /* Newest first; captured output is left out: `truncated` says so. sandbox and tenant NULL: all. */
@@ -177,7 +178,7 @@ int store_op_page(struct db_tx *tx, const struct id *sandbox, const char *tenant
 		  struct error *err);
 /* The unfinished commands of a node, whole. */
 int store_op_open_execs(struct db_tx *tx, const struct id *node, struct operation **ret, size_t *ret_len, struct error *err);
-int store_op_exec_count(struct db_tx *tx, const struct id *sandbox, int64_t *ret, struct error *err);
+int store_op_exec_count(struct db_tx *tx, const struct sandbox_head *h, int64_t *ret, struct error *err);
 /* The next create or delete for a node. 1, 0 or -1. */
 int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, struct op_head *ret, struct error *err);
 /* Calls fn for each delayed pending operation, the earliest first. */
@@ -213,7 +214,7 @@ int store_key_drop(struct db_tx *tx, const struct idem_key *k, struct error *err
 /* Drops what ended before `before`, events and keys as old, and what is over the count limits; a bounded number of rows.
  * *ret_more: call again. */
 int store_prune(struct db_tx *tx, int64_t before, bool *ret_more, struct error *err);
-/* When the oldest ended record ended, 0 for none. */
+/* A moment before which no record's retention began, 0 when there is none. */
 int store_oldest_end(struct db_tx *tx, int64_t *ret, struct error *err);
 
 #endif

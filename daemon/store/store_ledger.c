@@ -82,70 +82,93 @@ int store_key_drop(struct db_tx *tx, const struct idem_key *k, struct error *err
 
 /* --- retention --- */
 
-static int drop_rows(struct db_tx *tx, enum query query, int64_t before, bool *more, struct error *err)
-{
-	int64_t dropped = 0;
-	struct db_stmt *s = db_query(tx, query);
-	db_bind_i64(s, 1, before);
-	db_bind_i64(s, 2, PRUNE_ROWS);
-	if (db_run(s, &dropped, err) != 0)
-		return -1;
-	*more = *more || dropped == PRUNE_ROWS;
-	return 0;
-}
-
-/* When there are more ended operations than we keep, the moment before which they are too many. */
-static int operations_over(struct db_tx *tx, int64_t *before, struct error *err)
-{
-	struct db_stmt *s = db_query(tx, Q_OPERATION_OVER);
-	db_bind_i64(s, 1, LIMIT_OPERATIONS_KEPT_MAX);
-	int rc = db_step(s, err);
-	if (rc == 1 && db_i64(s, 0) > *before)
-		*before = db_i64(s, 0);
-	db_reset(s);
-	return rc < 0 ? -1 : 0;
-}
-
-/* The smallest id that an event of this time can have: a UUIDv7 begins with its milliseconds. */
+/* The smallest id that something of this time can have: a UUIDv7 begins with its milliseconds. */
 static void first_id_at(int64_t us, char *out, size_t n)
 {
 	uint64_t ms = us > 0 ? (uint64_t)us / 1000 : 0;
 	snprintf(out, n, "%08llx-%04llx-", (unsigned long long)(ms >> 16 & 0xffffffff), (unsigned long long)(ms & 0xffff));
 }
 
+/* Below *bound lies what is old enough, or what is too many when `keep` rows are kept. Returns 1 for the latter. */
+static int id_bound(struct db_tx *tx, enum query over, int64_t keep, int64_t before, char *bound, size_t n, struct error *err)
+{
+	first_id_at(before, bound, n);
+	struct db_stmt *s = db_query(tx, over);
+	db_bind_i64(s, 1, keep);
+	int rc = db_step(s, err);
+	if (rc == 1 && strcmp(db_text(s, 0), bound) > 0)
+		copy_text(bound, n, db_text(s, 0));
+	else if (rc == 1)
+		rc = 0;
+	db_reset(s);
+	return rc;
+}
+
+static int run_drop(struct db_stmt *s, bool *more, struct error *err)
+{
+	int64_t dropped = 0;
+	if (db_run(s, &dropped, err) != 0)
+		return -1;
+	*more = *more || dropped >= PRUNE_ROWS;
+	return 0;
+}
+
+static struct db_stmt *bind_old(struct db_tx *tx, enum query query, const char *bound, int64_t before)
+{
+	struct db_stmt *s = db_query(tx, query);
+	db_bind_text(s, 1, bound);
+	db_bind_i64(s, 2, before);
+	db_bind_i64(s, 3, PRUNE_ROWS);
+	return s;
+}
+
+/* An operation's id tells when it began; when it ended may be much later, so both are asked. Both queries choose the same rows:
+ * outputs first, then the rows that name them. */
+static int drop_operations(struct db_tx *tx, int64_t before, bool *more, struct error *err)
+{
+	char bound[ID_TEXT_LEN + 1];
+	bool ignored = false;
+	int over = id_bound(tx, Q_OPERATION_OVER, LIMIT_OPERATIONS_KEPT_MAX, before, bound, sizeof(bound), err);
+	if (over < 0)
+		return -1;
+	if (over)
+		before = INT64_MAX;
+	if (run_drop(bind_old(tx, Q_PRUNE_OUTPUTS, bound, before), &ignored, err) != 0)
+		return -1;
+	return run_drop(bind_old(tx, Q_PRUNE_OPERATIONS, bound, before), more, err);
+}
+
 static int drop_events(struct db_tx *tx, int64_t before, bool *more, struct error *err)
 {
 	char bound[ID_TEXT_LEN + 1];
-	int64_t dropped = 0;
-	first_id_at(before, bound, sizeof(bound));
-	struct db_stmt *s = db_query(tx, Q_EVENT_OVER);
-	db_bind_i64(s, 1, LIMIT_EVENTS_KEPT_MAX);
-	int rc = db_step(s, err);
-	if (rc == 1 && strcmp(db_text(s, 0), bound) > 0)
-		copy_text(bound, sizeof(bound), db_text(s, 0));
-	db_reset(s);
-	if (rc < 0)
+	if (id_bound(tx, Q_EVENT_OVER, LIMIT_EVENTS_KEPT_MAX, before, bound, sizeof(bound), err) < 0)
 		return -1;
-	s = db_query(tx, Q_PRUNE_EVENTS);
+	struct db_stmt *s = db_query(tx, Q_PRUNE_EVENTS);
 	db_bind_text(s, 1, bound);
 	db_bind_i64(s, 2, PRUNE_ROWS);
-	if (db_run(s, &dropped, err) != 0)
-		return -1;
-	*more = *more || dropped == PRUNE_ROWS;
-	return 0;
+	return run_drop(s, more, err);
+}
+
+static int drop_sandboxes(struct db_tx *tx, int64_t before, bool *more, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_PRUNE_SANDBOXES);
+	db_bind_i64(s, 1, before);
+	db_bind_i64(s, 2, PRUNE_ROWS);
+	return run_drop(s, more, err);
+}
+
+static int drop_keys(struct db_tx *tx, int64_t before, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_PRUNE_KEYS);
+	db_bind_i64(s, 1, before);
+	return db_run(s, NULL, err);
 }
 
 int store_prune(struct db_tx *tx, int64_t before, bool *ret_more, struct error *err)
 {
-	bool more = false, ignored = false;
-	int64_t operations_before = before;
-	struct db_stmt *keys = db_query(tx, Q_PRUNE_KEYS);
-	db_bind_i64(keys, 1, before);
-	if (db_run(keys, NULL, err) != 0 || operations_over(tx, &operations_before, err) != 0 ||
-	    /* Both choose the same operations: outputs first, then the rows that name them. */
-	    drop_rows(tx, Q_PRUNE_OUTPUTS, operations_before, &ignored, err) != 0 ||
-	    drop_rows(tx, Q_PRUNE_OPERATIONS, operations_before, &more, err) != 0 ||
-	    drop_rows(tx, Q_PRUNE_SANDBOXES, before, &more, err) != 0 || drop_events(tx, before, &more, err) != 0)
+	bool more = false;
+	if (drop_keys(tx, before, err) != 0 || drop_operations(tx, before, &more, err) != 0 || drop_sandboxes(tx, before, &more, err) != 0 ||
+	    drop_events(tx, before, &more, err) != 0)
 		return -1;
 	*ret_more = more;
 	return 0;

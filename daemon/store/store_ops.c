@@ -4,6 +4,9 @@
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
+/* How many of the newest operations are searched for one by its last digits. */
+enum { SUFFIX_AMONG = 10000 };
+
 /* The program and its arguments as far as a record needs them; the rest is counted. */
 static void pack_argv(const struct strv *argv, struct buf *out)
 {
@@ -30,20 +33,18 @@ int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, stru
 {
 	const struct command *c = op->command;
 	auto_buf argv = BUF_INIT, keys = BUF_INIT;
-	char rid[ID_TEXT_LEN + 1];
-	store_reverse(op->id.text, rid, sizeof(rid));
 	struct db_stmt *s = db_query(tx, Q_OP_INSERT);
 	db_bind_text(s, 1, op->id.text);
-	db_bind_text(s, 2, rid);
-	db_bind_text(s, 3, op->sandbox->id.text);
-	db_bind_text(s, 4, op->sandbox->node.text);
-	db_bind_text(s, 5, op->sandbox->tenant);
-	db_bind_text(s, 6, op_kind_text(op->kind));
-	db_bind_text(s, 7, op_state_text(op->state));
-	db_bind_i64(s, 8, op->state == OP_RUNNING);
-	db_bind_text(s, 9, op->boot_id ? op->boot_id : "");
-	db_bind_i64(s, 10, now);
-	db_bind_i64(s, 11, op_ended(op->state) ? now : 0);
+	db_bind_text(s, 2, op->sandbox->id.text);
+	db_bind_text(s, 3, op->sandbox->node.text);
+	db_bind_text(s, 4, op->sandbox->tenant);
+	db_bind_text(s, 5, op_kind_text(op->kind));
+	db_bind_text(s, 6, op_state_text(op->state));
+	db_bind_i64(s, 7, op->state == OP_RUNNING);
+	db_bind_text(s, 8, op->boot_id ? op->boot_id : "");
+	db_bind_i64(s, 9, now);
+	db_bind_i64(s, 10, op_ended(op->state) ? now : 0);
+	db_bind_text(s, 11, op->actor);
 	if (c) {
 		pack_argv(&c->argv, &argv);
 		pack_env_keys(&c->env, &keys);
@@ -204,16 +205,13 @@ static int read_rows(struct db_stmt *s, struct operation **ret, size_t *ret_len,
 
 int store_op_match(struct db_tx *tx, const char *suffix, const char *tenant, struct operation *ret, size_t max, struct error *err)
 {
-	char low[ID_TEXT_LEN + 1], high[sizeof(low) + 1];
 	struct operation *items = NULL;
 	size_t n = 0;
-	store_reverse(suffix, low, sizeof(low));
-	snprintf(high, sizeof(high), "%sg", low);
 	struct db_stmt *s = db_query(tx, Q_OP_BY_SUFFIX);
-	db_bind_text(s, 1, low);
-	db_bind_text(s, 2, high);
-	db_bind_text(s, 3, tenant ? tenant : "");
-	db_bind_i64(s, 4, (int64_t)max);
+	db_bind_text(s, 1, suffix);
+	db_bind_text(s, 2, tenant ? tenant : "");
+	db_bind_i64(s, 3, (int64_t)max);
+	db_bind_i64(s, 4, SUFFIX_AMONG);
 	if (read_rows(s, &items, &n, err) != 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
@@ -261,7 +259,9 @@ int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *r
 	struct db_stmt *s = db_query(tx, f->sandbox ? Q_OP_OPEN_SANDBOX : f->node ? Q_OP_OPEN_NODE : Q_OP_OTHER_BOOT);
 	struct op_list l = { .len = 0 };
 	int rc;
-	db_bind_text(s, 1, f->sandbox ? f->sandbox->text : f->node ? f->node->text : f->other_boot);
+	db_bind_text(s, 1, f->node ? f->node->text : f->other_boot);
+	if (f->sandbox)
+		db_bind_text(s, 2, f->sandbox->text);
 	while ((rc = db_step(s, err)) == 1) {
 		if (l.len % 64 == 0)
 			l.items = xrealloc(l.items, l.len + 64, sizeof(*l.items));
@@ -279,10 +279,11 @@ int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *r
 	return 0;
 }
 
-int store_op_exec_count(struct db_tx *tx, const struct id *sandbox, int64_t *ret, struct error *err)
+int store_op_exec_count(struct db_tx *tx, const struct sandbox_head *h, int64_t *ret, struct error *err)
 {
 	struct db_stmt *s = db_query(tx, Q_OP_EXEC_COUNT);
-	db_bind_text(s, 1, sandbox->text);
+	db_bind_text(s, 1, h->node.text);
+	db_bind_text(s, 2, h->id.text);
 	if (db_step(s, err) < 0)
 		return -1;
 	*ret = db_i64(s, 0);

@@ -38,21 +38,19 @@ static const char migration_0001_base[] =
 	" cpu_millis BIGINT NOT NULL, memory_mib BIGINT NOT NULL, disk_mib BIGINT NOT NULL, pids BIGINT NOT NULL,"
 	" anti_affinity {bytes});"
 
+	/* Each command writes here twice and waits for it, so there are few indexes: every one is another page to write. */
 	"CREATE TABLE operations ("
-	" id {ascii} NOT NULL PRIMARY KEY, rid {ascii} NOT NULL, sandbox_id {ascii} NOT NULL, node_id {ascii} NOT NULL,"
+	" id {ascii} NOT NULL PRIMARY KEY, sandbox_id {ascii} NOT NULL, node_id {ascii} NOT NULL,"
 	" tenant {ascii} NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, attempt BIGINT NOT NULL,"
 	" not_before_us BIGINT NOT NULL, boot_id TEXT NOT NULL,"
 	" created_us BIGINT NOT NULL, updated_us BIGINT NOT NULL, ended_us BIGINT NOT NULL,"
 	" has_result BIGINT NOT NULL, outcome TEXT NOT NULL, exit_code BIGINT NOT NULL, signal BIGINT NOT NULL,"
 	" oom_killed BIGINT NOT NULL, truncated BIGINT NOT NULL, out_total BIGINT NOT NULL, err_total BIGINT NOT NULL,"
-	" error_code TEXT, error TEXT,"
-	" argv {bytes}, env_keys {bytes}, cwd {bytes}, run_user TEXT, timeout_ms BIGINT NOT NULL, tty BIGINT NOT NULL);"
-	"CREATE INDEX operations_rid ON operations (rid);"
+	" error_code TEXT, error TEXT, actor TEXT,"
+	" argv {bytes}, env_keys {bytes}, cwd {bytes}, run_user TEXT, timeout_ms BIGINT NOT NULL, tty BIGINT NOT NULL) {clustered};"
 	"CREATE INDEX operations_sandbox ON operations (sandbox_id, id);"
 	"CREATE INDEX operations_tenant ON operations (tenant, id);"
-	"CREATE INDEX operations_open_sandbox ON operations (sandbox_id) WHERE ended_us = 0;"
-	"CREATE INDEX operations_open_node ON operations (node_id) WHERE ended_us = 0;"
-	"CREATE INDEX operations_ended ON operations (ended_us) WHERE ended_us > 0;"
+	"CREATE INDEX operations_open ON operations (node_id, sandbox_id) WHERE ended_us = 0;"
 
 	/* Apart from operations, so that lists do not read past them; no row when nothing was written. */
 	"CREATE TABLE outputs ("

@@ -1,4 +1,4 @@
-/* The table of verbs, expanded from commands.def. */
+/* The table of verbs, expanded from commands.def, and the options all of them take. */
 #include "cli/command.h"
 
 #include <string.h>
@@ -8,6 +8,15 @@ const struct verb *const verbs[] = {
 #include "cli/commands.def"
 #undef VERB
 	NULL
+};
+
+const struct option_row cli_globals[] = {
+	OPT_OPTIONAL(0, "json", struct cli, json, "FIELDS", "one JSON value on standard output; with FIELDS only those"),
+	OPT_FLAG('q', "quiet", struct cli, quiet, "only the result; of lists only the ids"),
+	OPT_TEXT(0, "server", struct cli, server, "URL", "the daemon to use: unix:///path (SANDBOX_URL)"),
+	OPT_TEXT(0, "tenant", struct cli, tenant, "NAME", "the tenant to act in (SANDBOX_TENANT)"),
+	OPT_FLAG(0, "debug", struct cli, debug, "show requests on standard error (SANDBOX_DEBUG)"),
+	OPT_END,
 };
 
 const struct verb *verb_find(const struct verb *const *table, const char *name)

@@ -12,15 +12,6 @@
 
 enum { EXIT_TOOL_FAILED = 125 };
 
-const struct option_row cli_globals[] = {
-	OPT_OPTIONAL(0, "json", struct cli, json, "FIELDS", "one JSON value on standard output; with FIELDS only those"),
-	OPT_FLAG('q', "quiet", struct cli, quiet, "only the result; of lists only the ids"),
-	OPT_TEXT(0, "server", struct cli, server, "URL", "the daemon to use: unix:///path (SANDBOX_URL)"),
-	OPT_TEXT(0, "tenant", struct cli, tenant, "NAME", "the tenant to act in (SANDBOX_TENANT)"),
-	OPT_FLAG(0, "debug", struct cli, debug, "show requests on standard error (SANDBOX_DEBUG)"),
-	OPT_END,
-};
-
 /*
  * A standard descriptor that is closed would be taken by the next file opened, and results written into it. In its place comes
  * /dev/null, opened so that writing still fails: results that reach nobody must not look delivered.

@@ -17,7 +17,7 @@
 
 #define ENGINE_SOCKET "/var/run/docker.sock"
 
-enum { ENGINE_TIMEOUT_MS = 5000, DOCTOR_TIMEOUT_MS = 60 * 1000, VERSION_TIMEOUT_MS = 5000 };
+enum { STATUS_WIDTH = 5, ENGINE_TIMEOUT_MS = 5000, DOCTOR_TIMEOUT_MS = 60 * 1000, VERSION_TIMEOUT_MS = 5000 };
 
 static void add_check(cJSON *checks, const char *part, const char *status, const char *detail, const char *remedy)
 {
@@ -167,7 +167,10 @@ static void print_check(const struct cli *cli, const cJSON *c)
 {
 	const char *status = json_text(c, "status"), *remedy = json_text(c, "remedy");
 	auto_table *t = table_new(2);
-	printf("%s%-5.5s%s", colour_of(cli, status), status, cli->colour ? "\033[0m" : "");
+	fputs(colour_of(cli, status), stdout);
+	for (size_t i = 0, n = strnlen(status, STATUS_WIDTH); i < STATUS_WIDTH; i++)
+		fputc(i < n ? status[i] : ' ', stdout);
+	fputs(cli->colour ? "\033[0m" : "", stdout);
 	table_cellf(t, "%-15s", json_text(c, "part"));
 	table_cell(t, json_text(c, "detail"));
 	if (*remedy && strcmp(status, "ok") != 0) {

@@ -93,7 +93,8 @@ static void judge_error(const struct exec *x, const struct tlv *fields, struct s
 	take_message(fields, "sandbox-init gave no reason", end->text, sizeof(end->text));
 	if (x->resuming && why == MUX_ERR_NOT_FOUND)
 		snprintf(end->text, sizeof(end->text), "sandbox-init no longer knows the command; whether it ended is unknown");
-	if (x->state == EXEC_RUNNING || why == MUX_ERR_LOST || (x->resuming && why == MUX_ERR_NOT_FOUND)) {
+	/* It ran: nobody can say how it ended. */
+	if (x->state == EXEC_RUNNING || x->resuming || why == MUX_ERR_LOST) {
 		end->outcome = OUTCOME_LOST;
 		why = MUX_ERR_LOST;
 	}

@@ -373,6 +373,8 @@ static int take_stdin_offset(struct exec *x, const struct tlv *fields)
 	struct stdin_pipe *in = &x->in;
 	uint64_t offset = tlv_u64(fields, MUX_F_OFFSET_IN, in->acked);
 
+	if (!x->resuming)
+		return 0;
 	if (!x->resumable) /* a new daemon: what came before is known to init alone */
 		in->acked = in->received = offset;
 	else if (offset < in->acked || offset > in->received)

@@ -45,6 +45,7 @@ struct link {
 	bool expected;
 	bool key_only;
 	pid_t pid;
+	int64_t deadline_us; /* 0: init knows */
 	bool has_key;
 	uint8_t key[KEY_LEN];
 	struct pending pending[PENDING_MAX];
@@ -229,6 +230,8 @@ static void on_hello(void *ctx, struct muxconn *c, const struct tlv *fields)
 	}
 	pending_clear(p);
 	tlv_add_str(&hello, MUX_F_PROGRAM, "sandboxd " SANDBOX_VERSION);
+	if (k->deadline_us)
+		tlv_add_u64(&hello, MUX_F_DEADLINE_US, (uint64_t)k->deadline_us);
 	mux_hello(muxconn_mux(c), &hello);
 	become_link(k, c);
 }
@@ -434,6 +437,7 @@ struct request {
 	pid_t pid;
 	bool key_only;
 	enum mux_error why;
+	int64_t deadline_us;
 };
 
 static void do_expect(void *arg)
@@ -458,6 +462,37 @@ void initlink_expect(struct initlinks *l, const struct id *sandbox, pid_t pid, b
 	struct request r = { .l = l, .sandbox = *sandbox, .pid = pid, .key_only = key_only };
 
 	mailbox_post(l->box, do_expect, memcpy(xmalloc(sizeof(r)), &r, sizeof(r)));
+}
+
+/* An OPEN that init answers by closing: nobody owns the stream. */
+static void send_deadline(struct link *k)
+{
+	auto_tlv t = TLV_INIT;
+
+	if (!k->conn)
+		return;
+	tlv_add_u64(&t, MUX_F_KIND, MUX_KIND_DEADLINE);
+	tlv_add_u64(&t, MUX_F_DEADLINE_US, (uint64_t)k->deadline_us);
+	mux_open(muxconn_mux(k->conn), &t, 0, NULL);
+}
+
+static void do_deadline(void *arg)
+{
+	struct request *r = arg;
+	struct link *k = idmap_get(&r->l->links, &r->sandbox);
+
+	if (k && r->deadline_us > 0) {
+		k->deadline_us = r->deadline_us;
+		send_deadline(k);
+	}
+	free(r);
+}
+
+void initlink_set_deadline(struct initlinks *l, const struct id *sandbox, int64_t deadline_us)
+{
+	struct request r = { .l = l, .sandbox = *sandbox, .deadline_us = deadline_us };
+
+	mailbox_post(l->box, do_deadline, memcpy(xmalloc(sizeof(r)), &r, sizeof(r)));
 }
 
 static void do_close(void *arg)

@@ -26,6 +26,9 @@ int initlink_listen(struct initlinks *l, const struct id *sandbox, char *ret_io_
 /* The only pid whose connection is accepted; connections that came before are held until this is known (any thread).
  * key_only: the peer is a sentry or serial port, whose redial must prove the key. */
 void initlink_expect(struct initlinks *l, const struct id *sandbox, pid_t pid, bool key_only);
+/* Tells init when its sandbox ends (wall clock): with every HELLO from now on, and at once on a link that is up (any
+ * thread). Before it, init keeps what it was started with. */
+void initlink_set_deadline(struct initlinks *l, const struct id *sandbox, int64_t deadline_us);
 /* Blocks up to timeout for a greeted link (job threads only). ERR_TIMEOUT. */
 int initlink_wait(struct initlinks *l, const struct id *sandbox, int64_t timeout_ms, struct error *err);
 /* Closes and removes the socket; streams are lost with this reason (any thread). */

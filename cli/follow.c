@@ -22,27 +22,23 @@ int follow_parse_since(const char *what, const char *text, void *field, struct e
 	return 0;
 }
 
-int follow_run(struct cli *cli, const char *operation, const struct follow_options *o, struct error *err)
+int follow_run(struct cli *cli, const struct follow_options *o, struct stream_result *ret, struct error *err)
 {
 	auto_tlv open = TLV_INIT;
 	tlv_add_u64(&open, MUX_F_KIND, MUX_KIND_ATTACH);
-	tlv_add_str(&open, MUX_F_OPERATION, operation);
+	tlv_add_str(&open, MUX_F_SANDBOX, o->sandbox);
+	tlv_add_str(&open, MUX_F_OPERATION, o->operation);
 	tlv_add_u64(&open, MUX_F_OFFSET_OUT, o->since_out);
 	tlv_add_u64(&open, MUX_F_OFFSET_ERR, o->since_err);
 	struct stream_request rq = {
-		.open = &open, .dialler = session_dialler(cli), .attach = true, .in = -1, .out = STDOUT_FILENO, .err = STDERR_FILENO,
+		.open = &open, .dialler = session_dialler(cli), .attach = true, .attach_sandbox = o->sandbox, .until_now = o->until_now,
+		.tail = o->tail, .tail_lines = (uint64_t)o->tail_lines, .in = -1, .out = STDOUT_FILENO, .err = STDERR_FILENO,
 		.escape = -1, .offset_out = o->since_out, .offset_err = o->since_err, .quiet = cli->quiet,
 	};
-	struct stream_result r;
-	if (stream_run(&rq, &r, err) != 0)
+	if (stream_run(&rq, ret, err) != 0)
 		return -1;
-	int status = ending_status(&r);
-	auto_free char *text = ending_text(&r, 0);
-	bool refused = r.closed && !r.accepted;
-	result_done(&r.result);
-	if (refused && status == STATUS_TOOL)
-		return error_set(err, ending_code(r.error), "%s", text ? text : "the server refused");
-	if (text)
-		out_warn(cli, "%s", text);
-	return status;
+	if (!ret->closed || ret->accepted)
+		return 0;
+	auto_free char *text = ending_text(ret, 0);
+	return error_set(err, ending_code(ret->error), "%s", text ? text : "the server refused");
 }

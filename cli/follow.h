@@ -2,18 +2,22 @@
 #ifndef SANDBOX_CLI_FOLLOW_H
 #define SANDBOX_CLI_FOLLOW_H
 
-#include "cli/cli.h"
-#include "shared/base/error.h"
+#include "cli/stream.h"
 
-#include <stdint.h>
+struct cli;
 
 struct follow_options {
 	uint64_t since_out, since_err;
+	const char *sandbox;   /* the start command of this sandbox, instead of an operation */
+	const char *operation;
+	bool until_now;        /* only what is there now */
+	bool tail;
+	int64_t tail_lines;
 };
 
-/* "OUT" or "OUT,ERR" into a struct follow_options. */
+/* "OUT" or "OUT,ERR" into since_out and since_err of a struct follow_options. */
 int follow_parse_since(const char *what, const char *text, void *field, struct error *err);
-/* Until the command ended: its exit status, or -1 with err when there was nothing to attach to. */
-int follow_run(struct cli *cli, const char *operation, const struct follow_options *o, struct error *err);
+/* Shows it. 0 with the end in *ret (result_done its result), -1 with err when there was nothing to attach to. */
+int follow_run(struct cli *cli, const struct follow_options *o, struct stream_result *ret, struct error *err);
 
 #endif

@@ -124,7 +124,6 @@ static ssize_t push(struct outlet *o, const char *p, size_t n)
 		}
 		done += (size_t)put;
 	}
-	o->written += done;
 	return (ssize_t)done;
 }
 
@@ -169,6 +168,11 @@ int outlet_write(struct outlet *o, const void *p, size_t n)
 	if (put < n)
 		keep(o, (const char *)p + put, n - put);
 	return 0;
+}
+
+size_t outlet_pending(const struct outlet *o)
+{
+	return o->pending.len - o->at;
 }
 
 bool outlet_waiting(const struct outlet *o)

@@ -40,7 +40,6 @@ struct outlet {
 	struct local_fd local;
 	struct buf pending;
 	size_t at;        /* bytes of pending already written */
-	uint64_t written; /* in all */
 	int error;        /* errno of the failed write; then everything is dropped */
 };
 
@@ -51,5 +50,7 @@ int outlet_write(struct outlet *o, const void *p, size_t n);
 /* Goes on with what is kept. */
 int outlet_flush(struct outlet *o);
 bool outlet_waiting(const struct outlet *o);
+/* Bytes kept. */
+size_t outlet_pending(const struct outlet *o);
 
 #endif

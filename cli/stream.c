@@ -69,9 +69,14 @@ void stream_leave(struct stream *s, enum stream_left why, int detail)
 
 static void leave_time_passed(struct stream *s)
 {
-	if (s->ret->left == LEFT_READER_GONE)
-		control(s, MUX_CONTROL_CANCEL, 0);
-	s->done = true;
+	if (s->ret->left != LEFT_READER_GONE || s->cancelled) {
+		s->done = true;
+		return;
+	}
+	/* It shrugged SIGPIPE off. Closing right behind the request could make the peer drop the connection before it reads that. */
+	s->cancelled = true;
+	control(s, MUX_CONTROL_CANCEL, 0);
+	s->leave_by_ms = clock_mono_ms() + LEAVE_MS;
 }
 
 /* --- output ---------------------------------------------------------------------------------------------------------------- */
@@ -102,10 +107,46 @@ static void output_failed(struct stream *s, int error)
 
 static void report_consumed(struct stream *s, unsigned i)
 {
-	const struct outlet *o = &s->out[i];
-	bool all = o->error || s->rq->capture_out || s->ret->left != LEFT_NOT;
-	uint64_t upto = all ? s->received[i] : s->base[i] + o->written;
-	mux_consumed(s->conn.mux, s->id, MUX_STDOUT + i, upto);
+	uint64_t kept = outlet_pending(&s->out[i]);
+	mux_consumed(s->conn.mux, s->id, MUX_STDOUT + i, s->received[i] - s->skew[i] - kept);
+}
+
+static void output(struct stream *s, unsigned i, const void *p, size_t n)
+{
+	struct capture *c = i == 0 ? s->rq->capture_out : s->rq->capture_err;
+	if (c)
+		capture_add(c, s->rq->capture_max, p, n);
+	else if (s->holding)
+		buf_add(&s->held[i], p, n);
+	else if (s->ret->left == LEFT_NOT && outlet_write(&s->out[i], p, n) != 0)
+		output_failed(s, s->out[i].error);
+}
+
+/* Where the last `lines` lines begin; an unfinished last line counts as one. */
+static size_t tail_start(const struct buf *b, uint64_t lines)
+{
+	size_t at = b->len;
+	if (lines == 0)
+		return at;
+	if (at > 0 && b->data[at - 1] == '\n')
+		at--;
+	while (at > 0 && (b->data[at - 1] != '\n' || --lines > 0))
+		at--;
+	return at;
+}
+
+void stream_release_tail(struct stream *s)
+{
+	if (!s->holding)
+		return;
+	s->holding = false;
+	for (unsigned i = 0; i < 2; i++) {
+		struct buf *b = &s->held[i];
+		size_t at = tail_start(b, s->rq->tail_lines);
+		if (b->len > at)
+			output(s, i, b->data + at, b->len - at);
+		buf_done(b);
+	}
 }
 
 static void on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *p, size_t n)
@@ -115,15 +156,12 @@ static void on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel,
 	if (stream != s->id || (channel != MUX_STDOUT && channel != MUX_STDERR))
 		return;
 	unsigned i = channel - MUX_STDOUT;
-	struct capture *c = i == 0 ? s->rq->capture_out : s->rq->capture_err;
-	s->received[i] = offset + n;
+	s->received[i] = offset + s->skew[i] + n;
 	if (n > 0)
 		s->last_byte = ((const char *)p)[n - 1];
-	if (c)
-		capture_add(c, s->rq->capture_max, p, n);
-	else if (s->ret->left == LEFT_NOT && outlet_write(&s->out[i], p, n) != 0)
-		output_failed(s, s->out[i].error);
+	output(s, i, p, n);
 	report_consumed(s, i);
+	stream_caught_up(s);
 }
 
 static void flush_outlet(struct stream *s, unsigned i)
@@ -190,8 +228,10 @@ static void on_accepted(void *ctx, struct mux *m, uint32_t stream, const struct 
 	if (tlv_str(fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, NULL) == 0 && operation && id_valid(operation))
 		snprintf(s->ret->operation, sizeof(s->ret->operation), "%s", operation);
 	s->ret->accepted = true;
-	stream_skip_gap(s, m, fields);
+	(void)m;
+	stream_take_start(s, fields);
 	stream_go_live(s);
+	stream_caught_up(s);
 }
 
 static void take_outcome(struct stream *s, const struct tlv *fields)
@@ -211,6 +251,14 @@ static void take_outcome(struct stream *s, const struct tlv *fields)
 		snprintf(r->message, sizeof(r->message), "%s", message);
 }
 
+static void on_control(void *ctx, struct mux *m, uint32_t stream, const struct tlv *fields)
+{
+	struct stream *s = ctx;
+	(void)m;
+	if (stream == s->id && s->rq->attach)
+		stream_take_gap(s, fields);
+}
+
 static void on_closed(void *ctx, struct mux *m, uint32_t stream, const struct tlv *fields)
 {
 	struct stream *s = ctx;
@@ -220,6 +268,7 @@ static void on_closed(void *ctx, struct mux *m, uint32_t stream, const struct tl
 	if (s->phase == PHASE_RESUMING && stream_resume_refused(s, fields))
 		return;
 	take_outcome(s, fields);
+	stream_release_tail(s);
 	s->ret->closed = true;
 	s->phase = PHASE_ENDED;
 	if (s->ret->left != LEFT_NOT)
@@ -230,6 +279,7 @@ const struct mux_handler stream_handler = {
 	.accepted = on_accepted,
 	.data = on_data,
 	.window = on_window,
+	.control = on_control,
 	.closed = on_closed,
 };
 
@@ -394,7 +444,7 @@ static void loop(struct stream *s)
 			feed_push(&s->feed, s->conn.mux, s->id);
 		fill(s, fds);
 		bool drained = !outlet_waiting(&s->out[0]) && !outlet_waiting(&s->out[1]);
-		if (s->ret->closed && drained)
+		if ((s->ret->closed || s->drain) && drained)
 			return;
 		int n = signals_poll(fds, FD_COUNT, wait_ms(s));
 		stream_signals(s);
@@ -415,13 +465,14 @@ static void begin(struct stream *s)
 	outlet_open(&s->out[0], rq->out);
 	outlet_open(&s->out[1], rq->err);
 	s->size_fd = s->feed.local.terminal ? rq->in : rq->out;
-	s->base[0] = s->received[0] = rq->offset_out;
-	s->base[1] = s->received[1] = rq->offset_err;
+	s->received[0] = rq->offset_out;
+	s->received[1] = rq->offset_err;
 	if (rq->attach) {
 		auto_free char *operation = NULL;
 		tlv_str(rq->open, MUX_F_OPERATION, ID_TEXT_LEN, &operation, NULL);
 		snprintf(s->ret->operation, sizeof(s->ret->operation), "%s", operation ? operation : "");
 	}
+	s->holding = rq->tail;
 	result_init(&s->ret->result);
 	s->ret->result.outcome = OUTCOME_LOST;
 }
@@ -443,8 +494,10 @@ static void end(struct stream *s)
 	if (s->feed.error && !(s->feed.error == EIO && s->feed.local.terminal))
 		stream_say(s, "cannot read standard input: %s", strerror(s->feed.error));
 	feed_close(&s->feed);
-	outlet_close(&s->out[0]);
-	outlet_close(&s->out[1]);
+	for (unsigned i = 0; i < 2; i++) {
+		outlet_close(&s->out[i]);
+		buf_done(&s->held[i]);
+	}
 	muxconn_stop(&s->conn);
 }
 

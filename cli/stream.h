@@ -26,6 +26,10 @@ struct stream_request {
 	const struct tlv *open;  /* MUX_KIND_EXEC or MUX_KIND_ATTACH, complete */
 	struct dialler dialler;
 	bool attach;             /* read-only: leaving never touches the command */
+	const char *attach_sandbox; /* the start command of this sandbox, instead of an operation */
+	bool until_now;          /* attach: end with what was there at the beginning */
+	bool tail;               /* attach: of what was there at the beginning show only the last tail_lines of each channel */
+	uint64_t tail_lines;
 	bool detach;             /* return as soon as the command is accepted */
 	bool must_return;        /* something has to be cleaned up afterwards: never end the process from here */
 	int in, out, err;        /* descriptors; in -1: no input */
@@ -46,6 +50,7 @@ struct stream_result {
 	char message[ERROR_TEXT_MAX]; /* of the CLOSE or the loss; not escaped */
 	uint64_t out_bytes, err_bytes; /* totals of the command when closed, else received so far */
 	uint64_t gap_out, gap_err;     /* attach: bytes that were already gone */
+	bool caught_up;           /* attach with until_now: all of that came */
 	bool incomplete;          /* the command wrote more than arrived */
 	enum stream_left left;
 	int detail;

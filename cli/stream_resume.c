@@ -16,34 +16,66 @@ void stream_lost(struct stream *s, const char *why)
 
 void stream_rebase(struct stream *s)
 {
-	mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT, s->received[0]);
-	mux_rebase_recv(s->conn.mux, s->id, MUX_STDERR, s->received[1]);
+	for (unsigned i = 0; i < 2; i++) {
+		mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT + i, s->received[i]);
+		s->skew[i] = 0;
+	}
 }
 
-void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept)
+static const enum mux_field gap_field[2] = { MUX_F_GAP_OUT, MUX_F_GAP_ERR };
+
+static void skip_to(struct stream *s, unsigned i, uint64_t next)
 {
-	static const enum mux_field field[2] = { MUX_F_GAP_OUT, MUX_F_GAP_ERR };
 	static const char *const name[2] = { "stdout", "stderr" };
-	uint64_t *gap[2] = { &s->ret->gap_out, &s->ret->gap_err };
+	uint64_t gap = next - s->received[i];
+	*(i == 0 ? &s->ret->gap_out : &s->ret->gap_err) += gap;
+	stream_say(s, "%llu bytes of %s are no longer kept", (unsigned long long)gap, name[i]);
+	s->received[i] = next;
+}
+
+void stream_take_start(struct stream *s, const struct tlv *accept)
+{
 	if (!s->rq->attach)
 		return;
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t start = tlv_u64(accept, field[i], s->received[i]);
-		if (start <= s->received[i])
-			continue;
-		*gap[i] += start - s->received[i];
-		stream_say(s, "%llu bytes of %s are no longer kept", (unsigned long long)(start - s->received[i]), name[i]);
-		/* What was written stays written: only the origin of the count moves. */
-		s->base[i] += start - s->received[i];
+		uint64_t start = tlv_u64(accept, gap_field[i], s->received[i]);
+		s->now[i] = tlv_u64(accept, i == 0 ? MUX_F_OFFSET_OUT : MUX_F_OFFSET_ERR, 0);
+		if (start > s->received[i])
+			skip_to(s, i, start);
+		/* Asked for more than there is: it goes on from its end. */
 		s->received[i] = start;
-		mux_rebase_recv(m, s->id, MUX_STDOUT + i, start);
+		mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT + i, start);
 	}
+}
+
+void stream_take_gap(struct stream *s, const struct tlv *control)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t next = tlv_u64(control, gap_field[i], s->received[i]);
+		if (next <= s->received[i])
+			continue;
+		s->skew[i] += next - s->received[i];
+		skip_to(s, i, next);
+	}
+	stream_caught_up(s);
+}
+
+void stream_caught_up(struct stream *s)
+{
+	if (!s->rq->attach || !s->ret->accepted || s->received[0] < s->now[0] || s->received[1] < s->now[1])
+		return;
+	stream_release_tail(s);
+	if (s->rq->until_now)
+		s->drain = s->ret->caught_up = true;
 }
 
 static void reopen_fields(const struct stream *s, struct tlv *fields)
 {
 	tlv_add_u64(fields, MUX_F_KIND, s->rq->attach ? MUX_KIND_ATTACH : MUX_KIND_RESUME);
-	tlv_add_str(fields, MUX_F_OPERATION, s->ret->operation);
+	if (s->rq->attach_sandbox)
+		tlv_add_str(fields, MUX_F_SANDBOX, s->rq->attach_sandbox);
+	else
+		tlv_add_str(fields, MUX_F_OPERATION, s->ret->operation);
 	tlv_add_u64(fields, MUX_F_OFFSET_OUT, s->received[0]);
 	tlv_add_u64(fields, MUX_F_OFFSET_ERR, s->received[1]);
 }
@@ -84,7 +116,7 @@ void stream_resume(struct stream *s)
 		s->done = true;
 		return;
 	}
-	if (!s->ret->operation[0])
+	if (!s->ret->operation[0] && !s->rq->attach_sandbox)
 		return stream_lost(s, "the connection to the server ended before it answered; whether the command started is unknown");
 	if (!s->lost_ms) {
 		s->lost_ms = clock_mono_ms();
@@ -114,7 +146,7 @@ void stream_resumed(struct stream *s, const struct tlv *accept)
 			return stream_lost(s, "the server resumed the command at an input offset that is not ours");
 		mux_rebase_send(s->conn.mux, s->id, MUX_STDIN, offset);
 	}
-	stream_skip_gap(s, s->conn.mux, accept);
+	stream_take_start(s, accept);
 	s->lost_ms = 0;
 	if (s->told)
 		stream_say(s, "resumed");

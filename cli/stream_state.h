@@ -21,11 +21,15 @@ struct stream {
 	uint32_t id;
 	enum stream_phase phase;
 	bool done;
+	bool drain;               /* nothing more is wanted: done once local output is out */
 	bool conn_ended;
 	struct feed feed;
 	struct outlet out[2];     /* stdout, stderr */
-	uint64_t base[2];         /* offset of the first byte this process received */
-	uint64_t received[2];     /* absolute */
+	bool holding;             /* what was there is held for its last lines */
+	struct buf held[2];
+	uint64_t received[2];     /* offset in the command's output behind the last byte that came */
+	uint64_t skew[2];         /* received less the connection's own count: gaps met on it */
+	uint64_t now[2];          /* attach: totals of the command when it was accepted */
 	char last_byte;           /* of what was shown */
 	int size_fd;              /* whose size the remote terminal has */
 	bool was_raw;
@@ -34,6 +38,7 @@ struct stream {
 	int64_t signalled_ms;     /* last request to end, 0: none */
 	int64_t end_by_ms;        /* the command must have ended by then, 0: none */
 	int end_signal;
+	bool cancelled;           /* after a SIGPIPE that did not help */
 	int64_t leave_by_ms;      /* this side ends by then, 0: none */
 	int64_t lost_ms;          /* when the connection broke, 0: it stands */
 	int64_t resume_by_ms;
@@ -52,8 +57,13 @@ void stream_go_live(struct stream *s);
 
 /* The new stream's counters start where the old one's ended. */
 void stream_rebase(struct stream *s);
-/* An attach begins later than asked when the bytes before are gone. */
-void stream_skip_gap(struct stream *s, struct mux *m, const struct tlv *accept);
+/* Where an attach really begins, and how much there is. */
+void stream_take_start(struct stream *s, const struct tlv *accept);
+/* Bytes in the middle are gone: the next one stands at the offset told. */
+void stream_take_gap(struct stream *s, const struct tlv *control);
+/* When an attach has what was there at its beginning: shows the lines held for --tail, ends one that wants no more. */
+void stream_caught_up(struct stream *s);
+void stream_release_tail(struct stream *s);
 /* The connection ended without a CLOSE: a new one with the stream resumed, or the end. */
 void stream_resume(struct stream *s);
 void stream_resumed(struct stream *s, const struct tlv *accept);

@@ -30,9 +30,17 @@ static const struct example examples[] = {
 static int run(struct cli *cli, void *opaque, struct error *err)
 {
 	struct options *o = opaque;
+	struct stream_result r;
 	if (cli->json)
 		return error_set(err, ERR_INVALID, "attach has no JSON output; use `sandbox operation inspect`");
-	return follow_run(cli, o->operation, &o->follow, err);
+	o->follow.operation = o->operation;
+	if (follow_run(cli, &o->follow, &r, err) != 0)
+		return -1;
+	auto_free char *text = ending_text(&r, 0);
+	if (text)
+		out_warn(cli, "%s", text);
+	result_done(&r.result);
+	return ending_status(&r);
 }
 
 const struct verb verb_attach = {

@@ -17,9 +17,9 @@ static const struct option_row options[] = {
 	LAUNCH_ROWS_MAIN(struct options, launch),
 	OPT_FLAG('d', "detach", struct options, detach, "start it, print its operation's id, do not wait"),
 	OPT_REST,
-	LAUNCH_ROWS_REST(struct options, launch),
 	{ .name = "wait", .kind = OPT_KIND_FLAG, .flags = OPT_NEGATABLE | OPT_HIDDEN, .offset = OPT_OFFSET(struct options, wait, bool),
 	  .help = "--no-wait is --detach" },
+	LAUNCH_ROWS_REST(struct options, launch),
 	OPT_END,
 };
 

@@ -1,6 +1,7 @@
 /* sandbox operation: list, inspect, cancel. */
 #include "cli/command.h"
 
+#include "cli/cancel.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "shared/base/clock.h"
@@ -10,9 +11,7 @@
 #include "shared/http/unix_client.h"
 #include "shared/json/json.h"
 
-#include <signal.h>
 #include <string.h>
-#include <strings.h>
 
 enum { COLUMNS = 7, COMMAND_WIDTH = 48 };
 
@@ -194,36 +193,16 @@ static const struct verb operation_inspect = {
 
 /* --- cancel ----------------------------------------------------------------------------------------------------- */
 
-static int parse_signal(const char *what, const char *text, void *field, struct error *err)
-{
-	const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
-	int64_t v;
-	for (int sig = 1; sig < NSIG; sig++) {
-		const char *abbrev = sigabbrev_np(sig);
-		if (abbrev && strcasecmp(abbrev, name) == 0)
-			return *(int *)field = sig, 0;
-	}
-	if (parse_i64(what, text, 1, 64, &v, NULL) != 0)
-		return error_set(err, ERR_INVALID, "%s: '%.40s' is not a signal: a name such as TERM, or 1 to 64", what, text);
-	return *(int *)field = (int)v, 0;
-}
-
 static const struct option_row cancel_options[] = {
-	OPT_CALL('s', "signal", struct one_options, sig, "SIGNAL", parse_signal, "name or number (default TERM, then KILL)"),
+	OPT_CALL('s', "signal", struct one_options, sig, "SIGNAL", cancel_parse_signal, "name or number (default TERM, then KILL)"),
 	OPT_END,
 };
 
 static int run_cancel(struct cli *cli, void *opaque, struct error *err)
 {
 	const struct one_options *o = opaque;
-	auto_json *body = cJSON_CreateObject();
 	auto_json *answer = NULL;
-	auto_free char *target = session_path("/v1/operations/%s/cancel", o->id);
-	if (o->sig)
-		json_add_i64(body, "signal", o->sig);
-	struct idem key = idem_new();
-	struct call c = { .method = "POST", .target = target, .body = body, .key = key.text };
-	if (session_call(cli, &c, &answer, err) != 0)
+	if (cancel_operation(cli, o->id, o->sig, &answer, err) != 0)
 		return -1;
 	const cJSON *op = cJSON_GetObjectItemCaseSensitive(answer, "operation");
 	if (cli->json)

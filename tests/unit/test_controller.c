@@ -7,6 +7,7 @@
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -1409,8 +1410,8 @@ static void commands_of_another_boot_are_lost(void **state)
 	expect_consistent(f);
 }
 
-/* A process that does everything until it is killed. */
-static void live_until_killed(struct fix *f)
+/* A process that does everything until it is killed. It tells when it has begun: starting takes a while in instrumented builds. */
+static void live_until_killed(struct fix *f, int told)
 {
 	if (store_open(&(struct store_options){ .path = f->db, .state_dir = f->dir }, &f->store, NULL) != 0 ||
 	    controller_new(&f->config, f->store, &f->c, NULL) != 0 || controller_requeue(f->c, &f->node, NULL) != 0)
@@ -1421,6 +1422,8 @@ static void live_until_killed(struct fix *f)
 	pthread_t thread;
 	if (pthread_create(&thread, NULL, crowd_user, &users[1]) != 0)
 		_exit(1);
+	if (write(told, "x", 1) != 1)
+		_exit(1);
 	crowd_worker(&users[0]);
 	_exit(0);
 }
@@ -1430,10 +1433,16 @@ static void killed_at_any_moment_it_goes_on(void **state)
 	struct fix *f = *state;
 	close_controller(f);
 	for (int round = 0; round < 25; round++) {
+		int begun[2];
+		char byte;
+		assert_int_equal(pipe2(begun, O_CLOEXEC), 0);
 		pid_t child = fork();
 		if (child == 0)
-			live_until_killed(f);
-		usleep((useconds_t)(20000 + round * 1700));
+			live_until_killed(f, begun[1]);
+		close(begun[1]);
+		assert_int_equal(read(begun[0], &byte, 1), 1);
+		close(begun[0]);
+		usleep((useconds_t)(1000 + round * 1700));
 		assert_int_equal(kill(child, SIGKILL), 0);
 		assert_int_equal(waitpid(child, NULL, 0), child);
 		open_controller(f);

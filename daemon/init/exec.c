@@ -5,6 +5,7 @@
 #include "daemon/init/exec.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
@@ -28,6 +29,7 @@ struct exec *exec_new(struct init *in, const char *operation, uint32_t window)
 	output_init(&x->out[0], &in->loop, MUX_STDOUT, window, output_changed);
 	output_init(&x->out[1], &in->loop, MUX_STDERR, window, output_changed);
 	input_init(&x->input, &in->loop);
+	x->slave = -1;
 	x->sup = (struct watch){ .fd = -1, .ready = supervisor_ready };
 	x->timeout.fired = timed_out;
 	x->drain.fired = drained;
@@ -64,6 +66,7 @@ void exec_free(struct exec *x)
 	output_done(&x->out[1]);
 	input_detach(&x->input);
 	input_close(&x->input);
+	close_fdp(&x->slave);
 	free(x->message);
 	loop_free_later(&x->in->loop, x);
 }
@@ -218,6 +221,7 @@ void exec_not_started(struct exec *x, enum mux_error error, const char *text)
 	x->why = MUX_OUTCOME_NOT_STARTED;
 	x->error = error;
 	x->message = xstrdup(text);
+	close_fdp(&x->slave);
 	watch_close(&x->in->loop, &x->sup);
 	for (int i = 0; i < 2; i++)
 		output_stop(&x->out[i], false);
@@ -270,6 +274,7 @@ static void exited(struct exec *x, int status)
 	x->status = status;
 	x->drain_until_ms = clock_mono_ms() + DRAIN_CAP_MS;
 	timer_stop(&x->timeout);
+	close_fdp(&x->slave);
 	bool killed = (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL);
 	x->oom = killed && oom_count() > x->oom_before;
 	/* What it wrote is in the pipes already: read now, and in the usual case that is also their end. */

@@ -15,6 +15,7 @@ struct exec {
 	struct output out[2]; /* stdout or the terminal, stderr */
 	struct input input;
 	bool terminal; /* out[0] reads the master of its terminal */
+	int slave;     /* held while the first process lives: many close theirs just before they exit, and would get a hang-up */
 	struct watch sup;
 	pid_t supervisor;
 	pid_t main;

@@ -86,6 +86,7 @@ static int run(struct exec *x, const struct request *r, const struct identity *w
 		return error_errno(err, "cannot start a process%s", errno == EAGAIN ? " (the sandbox's process limit is reached)" : "");
 	pids_add(&x->in->helpers, x->supervisor);
 	x->terminal = tty;
+	x->slave = tty ? steal_fd(&p.theirs[0]) : -1;
 	input_open(&x->input, steal_fd(&p.ours[0]), tty);
 	output_open(&x->out[0], steal_fd(&p.ours[1]));
 	if (tty)

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { THREAD_STACK = 512 * 1024, ARENAS = 2 };
+#define THREAD_STACK (512 * 1024)
+#define ARENAS 2
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INSTRUMENTED 1
@@ -51,9 +52,11 @@ static void hide_memory(void)
 #endif
 }
 
-/* Two arenas serve our few threads; stacks below 2 MiB are never backed by a huge page for one touched byte. */
+/* Two arenas serve our few threads; stacks below 2 MiB are never backed by a huge page for one touched byte. Instrumented
+ * code needs more stack. */
 static void keep_small(void)
 {
+#ifndef INSTRUMENTED
 	mallopt(M_ARENA_MAX, ARENAS);
 	pthread_attr_t attr;
 	if (pthread_attr_init(&attr) == 0) {
@@ -61,6 +64,7 @@ static void keep_small(void)
 		pthread_setattr_default_np(&attr);
 		pthread_attr_destroy(&attr);
 	}
+#endif
 }
 
 void process_prepare(void)

@@ -79,6 +79,9 @@ static int replay(struct change *ch, struct asked *a, struct create_result *ret,
 	if (have_op == 0)
 		return store_key_drop(ch->tx, &a->key, err);
 	ret->replayed = true;
+	ret->decision.placed = true;
+	ret->decision.node = ret->sandbox.node_id;
+	snprintf(ret->decision.node_name, sizeof(ret->decision.node_name), "%s", ret->sandbox.node_name);
 	return 1;
 }
 
@@ -205,6 +208,11 @@ int controller_create(struct controller *c, const struct caller *who, const stru
 			nodes_place(c, &a.spec, &ret->decision, NULL);
 		else
 			rc = create(c, &a, ret, err);
+	}
+	if (rc != 0) {
+		/* The decision stays: it says why. */
+		sandbox_done(&ret->sandbox);
+		operation_done(&ret->operation);
 	}
 	spec_done(&a.spec);
 	return rc;

@@ -118,8 +118,8 @@ int controller_exec_begin_once(struct controller *c, const struct caller *who, c
 	if (access_may_mutate(who, err) != 0 || command_validate(req->command, err) != 0 || change_begin(c, DB_WRITE, &ch, err) != 0 ||
 	    begin(&ch, who, req, &h, &k, ret_seen, err) != 0)
 		return -1;
-	*ret = (struct exec_grant){ .operation = k.operation, .sandbox = h.id, .node = h.node, .deadline_us = h.expires_us,
-				    .writable_root = h.writable_root };
+	*ret = (struct exec_grant){ .operation = k.operation, .sandbox = h.id, .node = h.node,
+				    .deadline_us = store_wall(c->store, h.expires_us), .writable_root = h.writable_root };
 	return 0;
 }
 

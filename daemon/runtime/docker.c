@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { START_MS = 60 * 1000, REMOVE_MS = 20 * 1000, REMOVE_POLL_US = 20 * 1000 };
+enum { START_MS = 60 * 1000, REMOVE_MS = 10 * 1000, REMOVE_POLL_US = 20 * 1000 };
 
 void docker_name(const struct id *sandbox, char out[static DOCKER_NAME_MAX])
 {

@@ -115,8 +115,7 @@ static void fill_tiers(struct worker *w, struct node_report *r)
 			r->tiers[t].offered = w->probe.tiers[t].offered;
 			snprintf(r->tiers[t].reason, sizeof(r->tiers[t].reason), "%s", w->probe.tiers[t].reason);
 		} else {
-			snprintf(r->tiers[t].reason, sizeof(r->tiers[t].reason), "the runtime does not answer: %.200s",
-			         *w->engine ? w->engine : "not asked yet");
+			snprintf(r->tiers[t].reason, sizeof(r->tiers[t].reason), "%s", *w->engine ? w->engine : "the runtime was not asked yet");
 		}
 	}
 	pthread_mutex_unlock(&w->lock);

@@ -23,7 +23,7 @@ enum {
 	THREAD_STACK = 512 * 1024,
 	HEARTBEAT_MS = 10 * 1000,
 	RECONCILE_MS = 60 * 1000,
-	ENGINE_RETRY_MS = 3 * 1000,
+	ENGINE_RETRY_MS = 2 * 1000,
 	LEASE_POLL_MS = 5 * 1000, /* a lost wake-up costs at most this */
 };
 
@@ -374,18 +374,17 @@ static int64_t maintain(struct worker *w)
 static void *maintainer(void *arg)
 {
 	struct worker *w = arg;
-	int64_t pause = HEARTBEAT_MS;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
-		struct timespec until = after_ms(pause);
+		struct timespec until = after_ms(w->pause_ms);
 
 		while (!w->stopping && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
 			continue;
 		if (w->stopping)
 			break;
 		pthread_mutex_unlock(&w->lock);
-		pause = maintain(w);
+		w->pause_ms = maintain(w);
 		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -458,7 +457,7 @@ int worker_start(const struct worker_options *o, struct worker **ret, struct err
 		return -1;
 	}
 	workspaces_probe_drop(w->spaces); /* of a daemon that was killed while probing */
-	maintain(w);
+	w->pause_ms = maintain(w);
 	if (start_threads(w, err) != 0) {
 		worker_stop(w);
 		return -1;

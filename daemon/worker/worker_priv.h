@@ -45,13 +45,14 @@ struct worker {
 	struct settings settings;
 
 	bool engine_up, probed, recovered;
-	char engine[128];         /* name and version, or why it does not answer */
+	char engine[256];         /* name and version, or why it does not answer */
 	struct runtime_probe probe;
 	int64_t disk_total;       /* bytes offered for workspaces */
 	int64_t reconciled_ms;
 	char reconcile_error[256];
 	pthread_mutex_t reconciling;
 	pthread_t maintainer;
+	int64_t pause_ms;         /* until its next round; its own once it runs */
 	bool maintaining;
 };
 

@@ -49,6 +49,7 @@ static int group_setup(void **state)
 {
 	struct docker_options o = { .socket = "/var/run/docker.sock", .node = id_new(), .allowed_registries = "*" };
 	struct error err = ERROR_INIT;
+	struct image_config image = { .digest = NULL };
 	struct runtime *made;
 	char text[128];
 
@@ -63,7 +64,7 @@ static int group_setup(void **state)
 	find_init();
 	if (docker_runtime_new(&o, &made, &err) != 0)
 		return -1;
-	if (made->ops->ping(made, text, sizeof(text), &err) != 0 || made->ops->image_resolve(made, IMAGE, &(struct image_config){ .digest = NULL }, &err) != 0)
+	if (made->ops->ping(made, text, sizeof(text), &err) != 0 || made->ops->image_resolve(made, IMAGE, &image, &err) != 0)
 		snprintf(why_not, sizeof(why_not), "%s", err.message);
 	else if (access(init_path, X_OK) != 0)
 		snprintf(why_not, sizeof(why_not), "no sandbox-init at %.900s", init_path);
@@ -71,6 +72,7 @@ static int group_setup(void **state)
 		rt = made;
 	if (!rt)
 		made->ops->free(made);
+	image_config_done(&image);
 	return 0;
 }
 

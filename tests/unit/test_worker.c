@@ -1,0 +1,521 @@
+/*
+ * The worker with a real controller, store, links and sandbox-init, on the test runtime (no engine, no root): what is
+ * made, unmade, adopted after a restart, and noticed when it ends by itself.
+ */
+#include "daemon/config.h"
+#include "daemon/controller/controller.h"
+#include "daemon/runtime/fake.h"
+#include "daemon/store/store.h"
+#include "daemon/worker/exec.h"
+#include "daemon/worker/initlink.h"
+#include "daemon/worker/watch.h"
+#include "daemon/worker/worker.h"
+#include "shared/base/clock.h"
+#include "shared/base/io.h"
+#include "shared/base/log.h"
+#include "shared/base/mem.h"
+
+#include <dirent.h>
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { WAIT_MS = 15 * 1000, POLL_US = 5000 };
+
+/* A daemon without its API. */
+struct world {
+	char dir[64];
+	char init_path[4096];
+	struct daemon_config config;
+	struct store *store;
+	struct controller *controller;
+	struct event_base *base;
+	pthread_t loop;
+	struct initlinks *links;
+	struct execs *execs;
+	struct runtime *runtime;
+	struct worker *worker;
+};
+
+static const struct caller admin = { .role = ROLE_ADMIN, .tenant = "default", .all_tenants = true, .who = "test" };
+
+static void *run_loop(void *arg)
+{
+	event_base_loop(arg, EVLOOP_NO_EXIT_ON_EMPTY);
+	return NULL;
+}
+
+static void find_init(struct world *w)
+{
+	ssize_t n = readlink("/proc/self/exe", w->init_path, sizeof(w->init_path) - 32);
+
+	w->init_path[n > 0 ? n : 0] = '\0';
+	for (int i = 0; i < 2 && strrchr(w->init_path, '/'); i++)
+		*strrchr(w->init_path, '/') = '\0';
+	memcpy(w->init_path + strlen(w->init_path), "/sandbox-init", sizeof("/sandbox-init"));
+}
+
+static void check(int rc, const struct error *err)
+{
+	if (rc != 0)
+		fail_msg("%s", err->message);
+}
+
+static void world_start(struct world *w)
+{
+	struct error err = ERROR_INIT;
+	auto_free char *db = xasprintf("%s/store.db", w->dir);
+	struct store_options so = { .path = db, .state_dir = w->dir };
+	struct worker_options wo;
+
+	check(store_open(&so, &w->store, &err), &err);
+	check(controller_new(&w->config, w->store, &w->controller, &err), &err);
+	w->base = event_base_new();
+	assert_int_equal(pthread_create(&w->loop, NULL, run_loop, w->base), 0);
+	w->links = initlinks_new(w->base, w->dir);
+	w->execs = execs_new(w->base, w->controller, w->links, w->dir);
+	check(fake_runtime_new(w->dir, &w->runtime, &err), &err);
+	wo = (struct worker_options){
+		.config = &w->config, .controller = w->controller, .runtime = w->runtime, .links = w->links, .execs = w->execs
+	};
+	check(worker_start(&wo, &w->worker, &err), &err);
+}
+
+static void world_stop(struct world *w)
+{
+	worker_stop(w->worker);
+	event_base_loopexit(w->base, NULL);
+	pthread_join(w->loop, NULL);
+	execs_free(w->execs);
+	initlinks_free(w->links);
+	w->runtime->ops->free(w->runtime);
+	event_base_free(w->base);
+	controller_free(w->controller);
+	store_close(w->store);
+}
+
+static int setup(void **state)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+	struct error err = ERROR_INIT;
+	auto_free char *dir = NULL;
+	auto_free char *init = NULL;
+
+	log_set_level(LOG_LEVEL_ERROR);
+	snprintf(w->dir, sizeof(w->dir), "/tmp/sandbox-worker-XXXXXX");
+	if (!mkdtemp(w->dir))
+		return -1;
+	find_init(w);
+	dir = xasprintf("daemon.state_dir=%s", w->dir);
+	init = xasprintf("daemon.init_path=%s", w->init_path);
+	if (daemon_config_defaults(&w->config, &err) != 0 || daemon_config_set(&w->config, dir, &err) != 0 ||
+	    daemon_config_set(&w->config, init, &err) != 0) {
+		print_message("%s\n", err.message);
+		return -1;
+	}
+	if (access(w->init_path, X_OK) == 0)
+		world_start(w);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	struct owned_list owned = { .items = NULL };
+
+	if (w->worker) {
+		w->runtime->ops->list_owned(w->runtime, &owned, NULL);
+		for (size_t i = 0; i < owned.len; i++)
+			w->runtime->ops->remove(w->runtime, &owned.items[i].sandbox_id, NULL);
+		owned_list_done(&owned);
+		world_stop(w);
+	}
+	io_remove_tree(w->dir, NULL);
+	daemon_config_done(&w->config);
+	free(w);
+	return 0;
+}
+
+static void need_init(const struct world *w)
+{
+	if (w->worker)
+		return;
+	if (getenv("SANDBOX_TESTS_MUST_RUN"))
+		fail_msg("no sandbox-init at %s: build it first", w->init_path);
+	print_message("skipped: no sandbox-init at %s\n", w->init_path);
+	skip();
+}
+
+static struct id ask_create(struct world *w, const char *image, struct id *ret_operation)
+{
+	struct create_result r;
+	struct error err = ERROR_INIT;
+	struct spec spec;
+	struct id id;
+
+	spec_init(&spec);
+	free(spec.image);
+	spec.image = xstrdup(image);
+	spec.resources = (struct resources){ .cpu_millis = 100, .memory_mib = 64, .disk_mib = 64, .pids = 16 };
+	create_result_init(&r);
+	check(controller_create(w->controller, &admin, &spec, false, NULL, &r, &err), &err);
+	id = r.sandbox.id;
+	*ret_operation = r.operation.id;
+	create_result_done(&r);
+	spec_done(&spec);
+	return id;
+}
+
+/* Waits for the operation's end; the caller frees *ret. */
+static void wait_ended(struct world *w, const struct id *operation, struct operation *ret)
+{
+	struct error err = ERROR_INIT;
+	int64_t until = clock_mono_ms() + WAIT_MS;
+
+	for (;;) {
+		operation_init(ret);
+		check(controller_operation(w->controller, &admin, operation->text, ret, &err), &err);
+		if (op_ended(ret->state))
+			return;
+		operation_done(ret);
+		if (clock_mono_ms() > until)
+			fail_msg("operation %s does not end", operation->text);
+		usleep(POLL_US);
+	}
+}
+
+static enum sandbox_state state_of(struct world *w, const struct id *id, char *ret_failure, size_t n)
+{
+	struct sandbox s;
+	struct error err = ERROR_INIT;
+	enum sandbox_state state;
+
+	sandbox_init(&s);
+	check(controller_resolve(w->controller, &admin, id->text, &s, &err), &err);
+	state = s.state;
+	if (ret_failure)
+		snprintf(ret_failure, n, "%s", s.failure ? s.failure : "");
+	sandbox_done(&s);
+	return state;
+}
+
+static void wait_state(struct world *w, const struct id *id, enum sandbox_state wanted)
+{
+	int64_t until = clock_mono_ms() + WAIT_MS;
+
+	while (state_of(w, id, NULL, 0) != wanted) {
+		if (clock_mono_ms() > until)
+			fail_msg("sandbox is %s, not %s", sandbox_state_text(state_of(w, id, NULL, 0)), sandbox_state_text(wanted));
+		usleep(POLL_US);
+	}
+}
+
+static struct id make_running(struct world *w)
+{
+	struct operation o;
+	struct id op, id = ask_create(w, "any/image", &op);
+
+	wait_ended(w, &op, &o);
+	if (o.state != OP_SUCCEEDED)
+		fail_msg("%s", o.error);
+	operation_done(&o);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_RUNNING);
+	return id;
+}
+
+static pid_t pid_of(struct world *w, const struct id *id)
+{
+	struct runtime_status s;
+
+	assert_int_equal(w->runtime->ops->inspect(w->runtime, id, &s, NULL), 0);
+	return s.pid;
+}
+
+static bool has_files(struct world *w, const struct id *id)
+{
+	auto_free char *dir = xasprintf("%s/sandboxes/%s", w->dir, id->text);
+
+	return access(dir, F_OK) == 0;
+}
+
+/* Everything of it goes within a moment. */
+static void wait_traceless(struct world *w, const struct id *id)
+{
+	int64_t until = clock_mono_ms() + WAIT_MS;
+	struct runtime_status s;
+
+	for (;;) {
+		assert_int_equal(w->runtime->ops->inspect(w->runtime, id, &s, NULL), 0);
+		if (s.state == RUNTIME_ABSENT && !has_files(w, id))
+			return;
+		if (clock_mono_ms() > until)
+			fail_msg("something of %s is left (state %d, files %d)", id->text, s.state, has_files(w, id));
+		usleep(POLL_US);
+	}
+}
+
+static void created_and_deleted_without_a_trace(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	struct operation o;
+	struct id id;
+	pid_t pid;
+
+	need_init(w);
+	id = make_running(w);
+	pid = pid_of(w, &id);
+	assert_true(pid > 1);
+	assert_int_equal(kill(pid, 0), 0);
+	operation_init(&o);
+	check(controller_delete(w->controller, &admin, id.text, &o, &err), &err);
+	const struct id op = o.id;
+	operation_done(&o);
+	wait_ended(w, &op, &o);
+	assert_int_equal(o.state, OP_SUCCEEDED);
+	operation_done(&o);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_STOPPED);
+	assert_int_equal(kill(pid, 0), -1);
+	wait_traceless(w, &id);
+}
+
+static void a_missing_image_fails_with_its_reason(void **state)
+{
+	struct world *w = *state;
+	struct operation o;
+	struct id op, id;
+
+	need_init(w);
+	id = ask_create(w, "registry.example.com/missing:1", &op);
+	wait_ended(w, &op, &o);
+	assert_int_equal(o.state, OP_FAILED);
+	assert_int_equal(o.error_code, ERR_NOT_FOUND);
+	assert_non_null(strstr(o.error, "registry.example.com/missing:1"));
+	operation_done(&o);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_FAILED);
+	wait_traceless(w, &id);
+}
+
+static void an_end_of_process_1_is_noticed(void **state)
+{
+	struct world *w = *state;
+	char failure[256];
+	struct id id;
+
+	need_init(w);
+	id = make_running(w);
+	kill(pid_of(w, &id), SIGKILL);
+	wait_state(w, &id, SANDBOX_FAILED);
+	state_of(w, &id, failure, sizeof(failure));
+	assert_non_null(strstr(failure, "process 1 ended"));
+	wait_traceless(w, &id);
+}
+
+static void a_restart_adopts_what_runs(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	struct id id;
+	pid_t pid;
+
+	need_init(w);
+	id = make_running(w);
+	pid = pid_of(w, &id);
+	world_stop(w);
+	assert_int_equal(kill(pid, 0), 0);
+	world_start(w);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_RUNNING);
+	assert_int_equal(pid_of(w, &id), pid);
+	check(initlink_wait(w->links, &id, WAIT_MS, &err), &err);
+	/* and it is watched again */
+	kill(pid, SIGKILL);
+	wait_state(w, &id, SANDBOX_FAILED);
+}
+
+static void a_restart_finds_what_ended_meanwhile(void **state)
+{
+	struct world *w = *state;
+	struct id id;
+	pid_t pid;
+
+	need_init(w);
+	id = make_running(w);
+	pid = pid_of(w, &id);
+	world_stop(w);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	world_start(w);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_FAILED);
+	wait_traceless(w, &id);
+}
+
+static void what_no_record_knows_is_removed(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	struct id stray = id_new(), half = id_new(), id;
+	struct spec spec;
+	auto_free char *dir = xasprintf("%s/sandboxes/%s/io", w->dir, stray.text);
+	struct runtime_create req = { .sandbox_id = half, .spec = &spec, .init_path = w->init_path, .io_dir = w->dir };
+	struct runtime_status s;
+
+	need_init(w);
+	id = make_running(w);
+	spec_init(&spec);
+	check(io_mkdirs(dir, 0700, &err), &err);
+	check(w->runtime->ops->create(w->runtime, &req, &err), &err);
+	check(worker_reconcile(w->worker, &err), &err);
+	assert_false(has_files(w, &stray));
+	assert_int_equal(w->runtime->ops->inspect(w->runtime, &half, &s, NULL), 0);
+	assert_int_equal(s.state, RUNTIME_ABSENT);
+	assert_int_equal(state_of(w, &id, NULL, 0), SANDBOX_RUNNING);
+	assert_true(pid_of(w, &id) > 1);
+	spec_done(&spec);
+}
+
+static void many_at_once_all_go(void **state)
+{
+	enum { MANY = 24 };
+	struct world *w = *state;
+	struct id ids[MANY], ops[MANY];
+	struct error err = ERROR_INIT;
+	struct operation o;
+	struct owned_list owned;
+
+	need_init(w);
+	for (int i = 0; i < MANY; i++)
+		ids[i] = ask_create(w, "any/image", &ops[i]);
+	/* Every second one is deleted while it is being created. */
+	for (int i = 0; i < MANY; i += 2) {
+		operation_init(&o);
+		check(controller_delete(w->controller, &admin, ids[i].text, &o, &err), &err);
+		operation_done(&o);
+	}
+	for (int i = 0; i < MANY; i++)
+		wait_state(w, &ids[i], i % 2 ? SANDBOX_RUNNING : SANDBOX_STOPPED);
+	for (int i = 1; i < MANY; i += 2) {
+		operation_init(&o);
+		check(controller_delete(w->controller, &admin, ids[i].text, &o, &err), &err);
+		operation_done(&o);
+	}
+	for (int i = 0; i < MANY; i++)
+		wait_state(w, &ids[i], SANDBOX_STOPPED);
+	for (int i = 0; i < MANY; i++)
+		wait_traceless(w, &ids[i]);
+	check(w->runtime->ops->list_owned(w->runtime, &owned, &err), &err);
+	assert_int_equal(owned.len, 0);
+	owned_list_done(&owned);
+}
+
+static void the_test_runtime_is_no_secret(void **state)
+{
+	struct world *w = *state;
+	struct check_row rows[32];
+	bool said = false;
+	size_t n;
+
+	need_init(w);
+	n = worker_checks(w->worker, rows, ARRAY_LEN(rows));
+	assert_in_range(n, 5, ARRAY_LEN(rows));
+	for (size_t i = 0; i < n; i++)
+		said = said || (strcmp(rows[i].status, "fail") == 0 && strstr(rows[i].detail, "WITHOUT any isolation"));
+	assert_true(said);
+	assert_int_equal(worker_checks(w->worker, rows, 1), 1);
+}
+
+static void the_node_keeps_its_id(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	auto_free char *path = xasprintf("%s/node-id", w->dir);
+	struct id a, b;
+
+	check(worker_node_id(&w->config, &a, &err), &err);
+	check(worker_node_id(&w->config, &b, &err), &err);
+	assert_string_equal(a.text, b.text);
+	check(io_write_file_atomic(path, "garbage\n", 8, 0600, false, &err), &err);
+	assert_int_equal(worker_node_id(&w->config, &b, &err), -1);
+	assert_non_null(strstr(err.message, "node-id"));
+	auto_free char *line = xasprintf("%s\n", a.text);
+	check(io_write_file_atomic(path, line, strlen(line), 0600, false, &err), &err);
+}
+
+static void note_end(void *ctx, const struct id *sandbox)
+{
+	(void)sandbox;
+	__atomic_add_fetch((int *)ctx, 1, __ATOMIC_SEQ_CST);
+}
+
+static void wait_count(int *count, int wanted)
+{
+	for (int i = 0; i < 1000 && __atomic_load_n(count, __ATOMIC_SEQ_CST) < wanted; i++)
+		usleep(POLL_US);
+	assert_int_equal(__atomic_load_n(count, __ATOMIC_SEQ_CST), wanted);
+}
+
+static pid_t sleeper(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void a_watch_tells_each_end_once(void **state)
+{
+	struct watch *watch;
+	struct error err = ERROR_INIT;
+	struct id a = id_new(), b = id_new(), c = id_new();
+	int ends = 0;
+	pid_t pa = sleeper(), pb = sleeper();
+
+	(void)state;
+	check(watch_new(note_end, &ends, &watch, &err), &err);
+	check(watch_add(watch, &a, pa, &err), &err);
+	check(watch_add(watch, &b, pb, &err), &err);
+	assert_true(watch_has(watch, &a));
+	watch_remove(watch, &b);
+	assert_false(watch_has(watch, &b));
+	kill(pb, SIGKILL);
+	waitpid(pb, NULL, 0);
+	kill(pa, SIGKILL);
+	waitpid(pa, NULL, 0);
+	wait_count(&ends, 1);
+	assert_false(watch_has(watch, &a));
+	/* gone before it was watched */
+	check(watch_add(watch, &c, pa, &err), &err);
+	wait_count(&ends, 2);
+	watch_free(watch);
+	assert_int_equal(ends, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_watch_tells_each_end_once),
+		cmocka_unit_test_setup_teardown(the_node_keeps_its_id, setup, teardown),
+		cmocka_unit_test_setup_teardown(created_and_deleted_without_a_trace, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_missing_image_fails_with_its_reason, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_end_of_process_1_is_noticed, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_restart_adopts_what_runs, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_restart_finds_what_ended_meanwhile, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_no_record_knows_is_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(many_at_once_all_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_test_runtime_is_no_secret, setup, teardown),
+	};
+
+	evthread_use_pthreads();
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

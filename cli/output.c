@@ -238,7 +238,9 @@ static const char *default_hint(const struct error *err)
 cJSON *out_error_json(const struct cli *cli, const struct error *err)
 {
 	cJSON *o = cJSON_CreateObject();
-	if (cli->error_body && error_from_wire(json_text(cli->error_body, "code")) == error_from_wire(error_wire(err->code))) {
+	/* Codes of a newer server are internal to us; its own word is still what a reader wants. */
+	const char *server_code = json_text(cli->error_body, "code");
+	if (cli->error_body && strcmp(error_wire(error_from_wire(server_code)), error_wire(err->code)) == 0) {
 		cJSON *copy = cJSON_Duplicate(cli->error_body, true);
 		cJSON_DeleteItemFromObjectCaseSensitive(copy, "message");
 		json_add_str(copy, "message", err->message);

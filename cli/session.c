@@ -266,6 +266,7 @@ int session_call(struct cli *cli, const struct call *c, cJSON **ret, struct erro
 	if (c->key)
 		map_set(&headers, "Idempotency-Key", c->key);
 	bool kept = cli->session && cli->session->client;
+	keep_error_body(cli, NULL);
 	int rc = send_once(cli, c, &headers, body, &a, &e);
 	if (rc != 0 && e.code == ERR_UNREACHABLE && kept && repeatable(c))
 		rc = send_once(cli, c, &headers, body, &a, &e);

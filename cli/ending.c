@@ -144,27 +144,10 @@ char *ending_text(const struct stream_result *r, int64_t timeout_ms)
 	return NULL;
 }
 
-static bool shell_builtin(const char *program)
+void ending_say(const char *text)
 {
-	static const char *const names[] = { "cd", "export", "source", ".", "alias", "unset", "set", "ulimit", "umask", "eval", "exec", "trap", "wait", "jobs", "fg", "bg", "read", "shift" };
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (strcmp(program, names[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
-char *ending_hint(const struct stream_result *r, const char *program)
-{
-	if (!r->closed || r->error != MUX_ERR_NO_PROGRAM || !program)
-		return NULL;
-	if (shell_builtin(program))
-		return xasprintf("'%s' is part of the shell: try  sh -c '%s …'", program, program);
-	if (program[strcspn(program, " \t\n|&;<>()$`\"'*?#~=")] == '\0')
-		return NULL;
-	char safe[256];
-	text_escape(program, strlen(program), safe, sizeof(safe));
-	return xasprintf("a command is given as separate words; for a shell line use  sh -c '%s'", safe);
+	fflush(stdout);
+	fprintf(stderr, "sandbox: %s\n", text);
 }
 
 static cJSON *ending_json(const struct stream_result *r, const struct error *failure)

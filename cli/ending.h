@@ -21,8 +21,8 @@ enum error_code ending_code(enum mux_error e);
 /* One line without a newline, safe for a terminal; NULL when the status says it all. timeout_ms: the limit that was set, 0: none.
  * Caller frees. */
 char *ending_text(const struct stream_result *r, int64_t timeout_ms);
-/* How to go on, for a program that was not found: a shell line given as one word, or a shell's builtin. NULL: nothing to say. */
-char *ending_hint(const struct stream_result *r, const char *program);
+/* Puts such a line on stderr: it explains the status, so -q does not silence it. */
+void ending_say(const char *text);
 /* Writes one JSON line {outcome, code, signal, oom_killed, stdout_bytes, stderr_bytes, operation, error} to fd. failure: the tool's own
  * failure when no stream came about, else NULL (then r is the end). */
 int ending_write(int fd, const struct stream_result *r, const struct error *failure, struct error *err);

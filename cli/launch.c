@@ -155,14 +155,11 @@ static int print_operation(struct cli *cli, const struct stream_result *r, const
 	return status;
 }
 
-static void report(struct cli *cli, const struct launch *l, const struct stream_result *r)
+static void report(const struct launch *l, const struct stream_result *r)
 {
 	auto_free char *text = ending_text(r, l->options->timeout_ms);
 	if (text)
-		out_warn(cli, "%s", text);
-	auto_free char *hint = ending_hint(r, l->argv->items[0]);
-	if (hint)
-		out_warn(cli, "%s", hint);
+		ending_say(text);
 }
 
 static int write_status(const struct launch *l, const struct stream_result *r, const struct error *failure, struct error *err)
@@ -188,7 +185,7 @@ static int finish(struct cli *cli, const struct launch *l, const struct stream_r
 		auto_free char *text = ending_text(r, 0);
 		return error_set(err, ending_code(r->error), "%s", text);
 	}
-	report(cli, l, r);
+	report(l, r);
 	if (cli->json && r->operation[0] && print_operation(cli, r, &caps[0], &caps[1], err) != 0)
 		return -1;
 	return status;

@@ -23,7 +23,7 @@ struct launch_options {
 
 /* Option rows for a struct T whose member m is a struct launch_options: those people use, and the others. */
 #define LAUNCH_ROWS_MAIN(T, m) \
-	OPT_LIST('e', "env", T, m.env, "NAME[=VALUE]", "variable; NAME alone takes the local value, if set"), \
+	OPT_SECRETS('e', "env", T, m.env, "NAME[=VALUE]", "variable; NAME alone takes the local value, if set"), \
 	OPT_LIST(0, "env-file", T, m.env_file, "FILE", "read NAME=VALUE lines, literally (# comments)"), \
 	OPT_TEXT('w', "cwd", T, m.cwd, "DIR", "working directory, an absolute path"), \
 	OPT_TEXT('u', "user", T, m.user, "USER[:GROUP]", "run as this user, by name or number"), \

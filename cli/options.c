@@ -137,6 +137,14 @@ static int store_word(const struct option_row *o, const char *what, const char *
 	return error_set(err, ERR_INVALID, "%s: '%s' is not one of %s", what, shown, o->words);
 }
 
+/* argv is ours to write; what stands there is what ps shows. */
+static void wipe_value(const char *text)
+{
+	char *value = strchr(text, '=');
+	if (value)
+		explicit_bzero(value + 1, strlen(value + 1));
+}
+
 static int store(const struct option_row *o, void *base, const char *what, const char *text, struct error *err)
 {
 	void *field = (char *)base + o->offset;
@@ -158,6 +166,8 @@ static int store(const struct option_row *o, void *base, const char *what, const
 		return store_word(o, what, text, field, err);
 	case OPT_KIND_LIST:
 		strv_add(field, text);
+		if (o->flags & OPT_SECRET)
+			wipe_value(text);
 		return 0;
 	case OPT_KIND_CALL:
 		return o->parse(what, text, field, err);

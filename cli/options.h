@@ -37,6 +37,7 @@ enum opt_kind {
 enum {
 	OPT_HIDDEN = 1,    /* parsed, not shown */
 	OPT_NEGATABLE = 2, /* --no-NAME sets false; help shows --[no-]NAME */
+	OPT_SECRET = 4,    /* a list of NAME=VALUE whose values are wiped from argv once read: process lists show it to everybody */
 };
 
 struct option_row {
@@ -73,6 +74,8 @@ struct option_row {
 	{ .name = (n), .letter = (l), .kind = OPT_KIND_WORD, .offset = OPT_OFFSET(T, f, const char *), .arg = (a), .words = (w), .help = (h) }
 #define OPT_LIST(l, n, T, f, a, h) \
 	{ .name = (n), .letter = (l), .kind = OPT_KIND_LIST, .offset = OPT_OFFSET(T, f, struct strv), .arg = (a), .help = (h) }
+#define OPT_SECRETS(l, n, T, f, a, h) \
+	{ .name = (n), .letter = (l), .kind = OPT_KIND_LIST, .flags = OPT_SECRET, .offset = OPT_OFFSET(T, f, struct strv), .arg = (a), .help = (h) }
 #define OPT_CALL(l, n, T, f, a, fn, h) \
 	{ .name = (n), .letter = (l), .kind = OPT_KIND_CALL, .offset = offsetof(T, f), .arg = (a), .parse = (fn), .help = (h) }
 /* Rows behind this one are named in a single paragraph of --help; the man page explains them like the others. */

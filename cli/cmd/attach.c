@@ -3,7 +3,6 @@
 
 #include "cli/ending.h"
 #include "cli/follow.h"
-#include "cli/output.h"
 #include "shared/base/mem.h"
 
 struct options {
@@ -37,10 +36,11 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	if (follow_run(cli, &o->follow, &r, err) != 0)
 		return -1;
 	auto_free char *text = ending_text(&r, 0);
+	int status = ending_status(&r);
 	if (text)
-		out_warn(cli, "%s", text);
+		ending_say(text);
 	result_done(&r.result);
-	return ending_status(&r);
+	return status;
 }
 
 const struct verb verb_attach = {

@@ -24,7 +24,7 @@ static const struct options defaults = { .create = { CREATE_DEFAULTS }, .wait = 
 static const struct option_row options[] = {
 	CREATE_ROW_IMAGE(struct options, create, 'i'),
 	CREATE_ROWS_MAIN(struct options, create),
-	OPT_LIST('e', "env", struct options, create.env, "KEY[=VALUE]", "variable for every command inside, repeatable"),
+	OPT_SECRETS('e', "env", struct options, create.env, "KEY[=VALUE]", "variable for every command inside, repeatable"),
 	OPT_SWITCH('w', "wait", struct options, wait, "wait until it runs (the default)"),
 	OPT_FLAG(0, "explain", struct options, explain, "show score, tier and placement; create nothing"),
 	OPT_REST,

@@ -89,8 +89,9 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		return -1;
 	if (o->going || r.left == LEFT_WRITE_FAILED)
 		note_end(cli, &r);
+	int status = status_of(&r);
 	result_done(&r.result);
-	return status_of(&r);
+	return status;
 }
 
 const struct verb verb_logs = {

@@ -13,7 +13,7 @@ struct options {
 static const struct options defaults = { .launch = { LAUNCH_DEFAULTS, .tty = true } };
 
 static const struct option_row options[] = {
-	OPT_LIST('e', "env", struct options, launch.env, "NAME[=VALUE]", "variable; NAME alone takes the local value, if set"),
+	OPT_SECRETS('e', "env", struct options, launch.env, "NAME[=VALUE]", "variable; NAME alone takes the local value, if set"),
 	OPT_LIST(0, "env-file", struct options, launch.env_file, "FILE", "read NAME=VALUE lines, literally (# comments)"),
 	OPT_TEXT('w', "cwd", struct options, launch.cwd, "DIR", "working directory, an absolute path"),
 	OPT_TEXT('u', "user", struct options, launch.user, "USER[:GROUP]", "run as this user, by name or number"),

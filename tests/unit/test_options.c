@@ -176,7 +176,8 @@ static void test_options_between_positional_and_dashes_are_the_verbs(void **stat
 {
 	(void)state;
 	struct line l;
-	parse(&l, "exec", "web", "--cwd", "/workspace", "--env", "A=b", "--json", "--", "printf", "%s", "", "--help", NULL);
+	char secret[] = "A=b";
+	parse(&l, "exec", "web", "--cwd", "/workspace", "--env", secret, "--json", "--", "printf", "%s", "", "--help", NULL);
 	assert_parsed(&l);
 	struct words *w = words_of(&l);
 	assert_int_equal(w->len, 4);
@@ -184,6 +185,8 @@ static void test_options_between_positional_and_dashes_are_the_verbs(void **stat
 	assert_string_equal(w->items[3], "--help");
 	assert_string_equal(l.cli.json, "");
 	assert_false(l.r.help);
+	/* Process lists show argv to everybody. */
+	assert_string_equal(secret, "A=");
 	parse_done(&l.r);
 }
 

@@ -714,16 +714,6 @@ static void escape_keys(void **state)
 	assert_int_equal(event, ESCAPE_NONE);
 }
 
-static void hints_at_shell_lines(void **state)
-{
-	(void)state;
-	struct stream_result r = { .closed = true, .error = MUX_ERR_NO_PROGRAM };
-	auto_free char *line = ending_hint(&r, "ls && pwd"), *builtin = ending_hint(&r, "cd");
-	assert_non_null(strstr(line, "sh -c 'ls && pwd'"));
-	assert_non_null(strstr(builtin, "sh -c 'cd"));
-	assert_null(ending_hint(&r, "nosuch"));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -745,7 +735,6 @@ int main(void)
 		cmocka_unit_test(refusals_have_the_shells_status),
 		cmocka_unit_test(detach_returns_once_accepted),
 		cmocka_unit_test(escape_keys),
-		cmocka_unit_test(hints_at_shell_lines),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,6 +277,20 @@ static int stats(struct runtime *rt, const struct id *sandbox, struct runtime_st
 	return 0;
 }
 
+static int root_bytes(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err)
+{
+	auto_json *j = NULL;
+	char name[DOCKER_NAME_MAX];
+	auto_free char *path = NULL;
+
+	docker_name(sandbox, name);
+	path = xasprintf("/containers/%s/json?size=1", name);
+	if (docker_get(docker_of(rt), path, "measuring the container", &j, err) != 0)
+		return -1;
+	*ret = docker_num(j, "SizeRw");
+	return 0;
+}
+
 static void docker_free(struct runtime *rt)
 {
 	struct docker *d = docker_of(rt);
@@ -305,6 +319,7 @@ static const struct runtime_ops docker_ops = {
 	.remove = remove_it,
 	.list_owned = list_owned,
 	.stats = stats,
+	.root_bytes = root_bytes,
 	.free = docker_free,
 };
 

@@ -143,6 +143,8 @@ struct runtime_ops {
 	/* Everything carrying our node label, also half-made things. */
 	int (*list_owned)(struct runtime *rt, struct owned_list *ret, struct error *err);
 	int (*stats)(struct runtime *rt, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
+	/* Bytes written so far into a writable root, 0 for another. May take long: it walks files. */
+	int (*root_bytes)(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err);
 	void (*free)(struct runtime *rt);
 };
 

@@ -105,7 +105,7 @@ static void check_tiers(struct worker *w, struct rows *r)
 	if (*p.warning)
 		detail(add(r, "limits", "warn", "see the detail"), "%s", p.warning);
 	else if (p.tiers[TIER_CONTAINER].offered)
-		detail(add(r, "limits", "ok", ""), "memory, swap, CPU and PIDs hold");
+		detail(add(r, "limits", "ok", ""), "memory, swap, CPU and PIDs hold; a writable root is measured every 3 s against the disk size");
 	for (int t = 0; t < TIER_COUNT; t++) {
 		char part[32];
 		bool offered = p.tiers[t].offered;

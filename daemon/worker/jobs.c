@@ -256,6 +256,7 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 	enum mux_error reason = why == OUTCOME_EXPIRED ? MUX_ERR_EXPIRED : why == OUTCOME_DELETED ? MUX_ERR_DELETED : MUX_ERR_LOST;
 	auto_close int pidfd = watch_take(w->watch, sandbox);
 
+	growth_forget(w, sandbox);
 	execs_drop(w->o.execs, sandbox, why);
 	if (ops_of(w)->remove(w->o.runtime, sandbox, err) != 0) {
 		/* The runtime hangs: at least nothing runs in the sandbox any more. (First would be slower: an engine is
@@ -316,6 +317,7 @@ static void create(struct worker *w, struct lease *l)
 	} else {
 		complete(w, l, j.image.digest, NULL);
 		log_info("worker", "created sandbox=%s ms=%lld", sandbox->text, (long long)(clock_mono_ms() - started));
+		growth_watch(w, &l->sandbox);
 		if (watch_add(w->watch, sandbox, j.status.pid, &err) != 0)
 			log_warn("worker", "sandbox=%s: %s; its end is noticed by reconciliation only", sandbox->text, err.message);
 	}
@@ -406,6 +408,20 @@ static int inspect_ended(struct worker *w, const struct id *sandbox, struct runt
 	return 0;
 }
 
+/* It ended, or has to, without anyone's delete. */
+static void end_it(struct worker *w, const struct id *sandbox, const char *why)
+{
+	struct error err = ERROR_INIT;
+
+	if (controller_wants_delete(w->o.controller, sandbox))
+		return; /* the delete does the rest */
+	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
+	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
+		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
+	if (job_unmake(w, sandbox, OUTCOME_LOST, &err) != 0)
+		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+}
+
 static void exited(struct worker *w, const struct id *sandbox)
 {
 	struct runtime_status s;
@@ -413,17 +429,13 @@ static void exited(struct worker *w, const struct id *sandbox)
 	char why[128];
 
 	if (controller_wants_delete(w->o.controller, sandbox))
-		return; /* the delete does the rest */
+		return;
 	if (inspect_ended(w, sandbox, &s, &err) != 0) {
 		log_warn("worker", "process 1 ended, the runtime does not say how sandbox=%s: %s", sandbox->text, err.message);
 		return; /* reconciliation asks again */
 	}
 	job_why_ended(&s, why, sizeof(why));
-	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
-	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
-		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
-	if (job_unmake(w, sandbox, OUTCOME_LOST, &err) != 0)
-		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+	end_it(w, sandbox, why);
 }
 
 void job_task(struct worker *w, struct task *take_t)
@@ -434,6 +446,9 @@ void job_task(struct worker *w, struct task *take_t)
 	switch (take_t->kind) {
 	case TASK_EXITED:
 		exited(w, &sandbox);
+		break;
+	case TASK_OVERGROWN:
+		end_it(w, &sandbox, "its writable root grew past resources.disk_mib");
 		break;
 	case TASK_RETRY_DELETE:
 		delete(w, &take_t->lease, take_t->delay_ms);

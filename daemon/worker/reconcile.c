@@ -69,8 +69,10 @@ static void remove_leftovers(struct pass *p)
 			remove_leftover(p, &id);
 }
 
-void reconcile_adopt(struct worker *w, const struct id *sandbox, pid_t pid)
+/* With its process 1 running: its link, its watch. */
+static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 {
+	const struct id *sandbox = &x->id;
 	struct error err = ERROR_INIT;
 	char io_dir[4096];
 
@@ -78,7 +80,8 @@ void reconcile_adopt(struct worker *w, const struct id *sandbox, pid_t pid)
 		log_error("reconcile", "the link of sandbox=%s: %s", sandbox->text, err.message);
 		return;
 	}
-	initlink_expect(w->o.links, sandbox, pid, false);
+	initlink_expect(w->o.links, sandbox, pid, x->tier != TIER_CONTAINER);
+	growth_watch(w, x);
 	if (watch_add(w->watch, sandbox, pid, &err) != 0)
 		log_warn("reconcile", "sandbox=%s: %s", sandbox->text, err.message);
 }
@@ -105,7 +108,7 @@ static void check_running(struct worker *w, const struct sandbox *x)
 		return;
 	if (!controller_wants_delete(w->o.controller, &x->id) && w->o.runtime->ops->inspect(w->o.runtime, &x->id, &s, NULL) == 0) {
 		if (s.state == RUNTIME_RUNNING)
-			reconcile_adopt(w, &x->id, s.pid);
+			adopt(w, x, s.pid);
 		else
 			report_gone(w, &x->id, &s);
 	}

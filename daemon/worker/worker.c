@@ -361,6 +361,7 @@ static int64_t maintain(struct worker *w)
 		log_warn("worker", "heartbeat: %s", err.message);
 	if (!up)
 		return ENGINE_RETRY_MS;
+	growth_check(w);
 	pthread_mutex_lock(&w->lock);
 	due = !w->recovered || clock_mono_ms() - w->reconciled_ms >= RECONCILE_MS;
 	pthread_mutex_unlock(&w->lock);
@@ -371,21 +372,30 @@ static int64_t maintain(struct worker *w)
 	return HEARTBEAT_MS;
 }
 
+/* With the lock: waits for the next round; the pause may be shortened meanwhile. */
+static void wait_round(struct worker *w)
+{
+	int64_t since = clock_mono_ms(), left;
+
+	while (!w->stopping && (left = since + w->pause_ms - clock_mono_ms()) > 0) {
+		struct timespec until = after_ms(left);
+
+		pthread_cond_timedwait(&w->changed, &w->lock, &until);
+	}
+}
+
 static void *maintainer(void *arg)
 {
 	struct worker *w = arg;
 
 	pthread_mutex_lock(&w->lock);
-	while (!w->stopping) {
-		struct timespec until = after_ms(w->pause_ms);
+	for (wait_round(w); !w->stopping; wait_round(w)) {
+		int64_t pause;
 
-		while (!w->stopping && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
-			continue;
-		if (w->stopping)
-			break;
 		pthread_mutex_unlock(&w->lock);
-		w->pause_ms = maintain(w);
+		pause = maintain(w);
 		pthread_mutex_lock(&w->lock);
+		w->pause_ms = w->writable.len > 0 && pause > WORKER_GROWTH_MS ? WORKER_GROWTH_MS : pause;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -493,6 +503,8 @@ void worker_stop(struct worker *w)
 	watch_free(w->watch);
 	free_tasks(w->tasks);
 	idmap_done(&w->in_hand);
+	growth_forget(w, NULL);
+	idmap_done(&w->writable);
 	workspaces_free(w->spaces);
 	pthread_cond_destroy(&w->wake);
 	pthread_cond_destroy(&w->changed);

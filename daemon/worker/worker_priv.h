@@ -20,7 +20,7 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_RETRY_DELETE } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_RETRY_DELETE } kind;
 	struct id sandbox;
 	struct lease lease;     /* RETRY_DELETE */
 	int64_t due_ms;         /* monotonic; not before */
@@ -42,6 +42,7 @@ struct worker {
 	unsigned threads, idle, starting;
 	struct task *tasks;
 	struct idmap in_hand;     /* sandboxes a job thread works on; values are not used */
+	struct idmap writable;    /* struct growth of running sandboxes with a writable root */
 	struct settings settings;
 
 	bool engine_up, probed, recovered;
@@ -77,8 +78,15 @@ void job_why_ended(const struct runtime_status *s, char *ret, size_t n);
 /* Takes everything of a sandbox away: commands, container, link, workspace, files. Repeatable. */
 int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, struct error *err);
 
-/* reconcile.c: with the sandbox's process 1 running: its link and its watch. */
-void reconcile_adopt(struct worker *w, const struct id *sandbox, pid_t pid);
+/*
+ * growth.c: writable roots. Few engines bound them, so the daemon looks every few seconds and ends a sandbox whose root
+ * outgrew its disk size.
+ */
+enum { WORKER_GROWTH_MS = 3 * 1000 };
+void growth_watch(struct worker *w, const struct sandbox *s); /* nothing unless its root is writable */
+void growth_forget(struct worker *w, const struct id *sandbox);
+/* Looks at all of them; posts TASK_OVERGROWN. */
+void growth_check(struct worker *w);
 
 /* capacity.c */
 int capacity_heartbeat(struct worker *w, struct error *err);

@@ -61,7 +61,7 @@ static void ids_name_local_images(void **state)
 static void refuses_what_is_no_reference(void **state)
 {
 	static const char *const rows[] = {
-		"", " ", "Alpine", "alpine:", ":tag", "alpine:-x", "alpine@", "alpine@sha256:12", "alpine@md5:" HEX64, "a//b", "/a", "a/", "-a", "a-",
+		"", " ", "Alpine", "alpine:", ":tag", "alpine:-x", "alpine@", "alpine@sha256:12", ("alpine@md5:" HEX64), "a//b", "/a", "a/", "-a", "a-",
 		"a..b", "a._b", "r:port/x", "r:/x", "r:123456/x", "a b", "a\nb", "a?b=c", "a&tag=x", "../../etc", "ghcr.io/", "ghcr.io", "a/%2e",
 		"-r.io/x", "alpine:a b", "sha256:12", "http://r.io/x",
 	};

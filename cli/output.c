@@ -186,6 +186,7 @@ static void say(const struct cli *cli, const char *prefix, const char *fmt, va_l
 		text = NULL;
 		return;
 	}
+	fflush(stdout); /* where both go to one place, in the order they were said */
 	clear_progress(cli);
 	fputs(prefix, stderr);
 	print_escaped(text);
@@ -256,6 +257,7 @@ cJSON *out_error_json(const struct cli *cli, const struct error *err)
 
 void out_error(struct cli *cli, const struct error *err)
 {
+	fflush(stdout);
 	clear_progress(cli);
 	fputs("sandbox: ", stderr);
 	print_escaped(err->message);

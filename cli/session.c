@@ -104,15 +104,18 @@ int session_socket(struct cli *cli, const char **ret, struct error *err)
 
 /* --- connecting ------------------------------------------------------------------------------------------------- */
 
-static int explain_connect(struct cli *cli, const struct session *s, struct error *e, struct error *err)
+static int explain_connect(struct cli *cli, const struct session *s, const struct error *e, struct error *err)
 {
-	if (e->code == ERR_FORBIDDEN)
+	const char *why = e->sys ? strerror(e->sys) : e->message;
+	if (e->code == ERR_FORBIDDEN) {
 		cli_hint(cli, "the socket belongs to root and the group sandbox: `sudo usermod -aG sandbox $USER`, then log in again");
-	else if (s->given)
+		return error_set(err, ERR_FORBIDDEN, "you may not use the server at %s: %s", s->shown, why);
+	}
+	if (s->given)
 		cli_hint(cli, "start sandboxd with that socket, or unset SANDBOX_URL and --server for the local daemon");
-	error_wrap(e, "cannot reach the server at %s", s->shown);
+	error_set(err, ERR_UNREACHABLE, "no server answers at %s: %s", s->shown, why);
 	if (err)
-		*err = *e;
+		err->sys = e->sys;
 	return -1;
 }
 
@@ -143,8 +146,8 @@ static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret,
 	if (no_start)
 		return explain_connect(cli, s, &e, err);
 	bool started;
-	if (local_start(cli, &s->local, &started, err) != 0)
-		return error_wrap(err, "no daemon answers and none could be started");
+	if (local_start(cli, &s->local, &started, &e) != 0)
+		return error_set(err, ERR_UNREACHABLE, "no daemon answers at %s and none could be started: %s", s->shown, e.message);
 	return unix_client_connect(s->socket, ret, &e) == 0 ? 0 : explain_connect(cli, s, &e, err);
 }
 

@@ -105,7 +105,7 @@ running_pid() {
 	local pid
 	pid=$(running_pid)
 	cli daemon stop
-	[ ! -d "/proc/$pid" ]
+	sbx_gone "$pid"
 	cli daemon stop
 	run cli daemon status
 	[ "$status" -eq 3 ]

@@ -28,7 +28,7 @@ struct box *box_get(struct execs *e, const struct id *sandbox)
 void box_release(struct execs *e, struct box *b)
 {
 	/* Kept while the sandbox lives: its defaults are asked for again with the next command. */
-	if (b->execs || b->relays || (!b->dropped && initlink_known(e->links, &b->sandbox)))
+	if (b->busy || b->execs || b->relays || (!b->dropped && initlink_known(e->links, &b->sandbox)))
 		return;
 	idmap_remove(&e->boxes, &b->sandbox);
 	defaults_free(b->defaults);
@@ -121,6 +121,7 @@ void execs_free(struct execs *e)
 	for (size_t i = 0; i < n; i++) {
 		struct box *b = all[i];
 
+		b->busy = true;
 		relay_end_all(b, MUX_ERR_UNAVAILABLE, "the daemon stops");
 		defaults_free(b->defaults);
 		free(b);
@@ -163,9 +164,10 @@ static void do_drop(void *arg)
 	else
 		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "the sandbox ended by itself while the command ran");
 	if (b) {
-		b->dropped = true;
+		b->dropped = b->busy = true;
 		end_all(b, &end);
 		relay_end_all(b, (enum mux_error)end.mux_error, end.text);
+		b->busy = false;
 		box_release(d->e, b);
 	}
 	free(d);

@@ -30,6 +30,7 @@ struct box {
 	struct relay *relays; /* list */
 	struct defaults *defaults; /* NULL: not read yet */
 	bool dropped; /* the sandbox is gone */
+	bool busy;    /* somebody walks it: not to be freed now */
 };
 
 /* Stdin on its way: bytes [acked, received) are kept, so that another link can be given them again. */

@@ -9,7 +9,7 @@
 #include <event2/event.h>
 #include <sys/socket.h>
 
-enum { READ_MAX = LIMIT_MUX_FRAME_MAX + MUX_HEADER_LEN, WHY_MAX = 256 };
+enum { READ_MAX = LIMIT_MUX_FRAME_MAX + MUX_HEADER_LEN, WHY_MAX = 256, SEND_BUFFER = 1024 * 1024 };
 
 struct muxloop {
 	struct event_base *base;
@@ -266,6 +266,15 @@ static void on_end(evutil_socket_t fd, short what, void *ctx)
 	muxconn_drop(ctx, NULL);
 }
 
+/* Room for a few large frames: fewer wake-ups on either side. Beyond net.core.wmem_max only with CAP_NET_ADMIN. */
+static void widen(int fd)
+{
+	int bytes = SEND_BUFFER;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) != 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 struct muxconn *muxconn_new(struct muxloop *l, int take_fd, const struct muxconn_ops *ops, void *ctx, bool dialled)
 {
 	struct muxconn *c = xcalloc(1, sizeof(*c));
@@ -276,6 +285,7 @@ struct muxconn *muxconn_new(struct muxloop *l, int take_fd, const struct muxconn
 	c->ctx = ctx;
 	c->reason = MUX_ERR_LOST;
 	io_set_nonblock(take_fd, true);
+	widen(take_fd);
 	c->m = mux_new(&(struct mux_options){ .handler = &handler, .ctx = c, .sink = sink, .dialled = dialled });
 	c->ev_read = event_new(l->base, take_fd, EV_READ | EV_PERSIST, on_readable, c);
 	c->ev_write = event_new(l->base, take_fd, EV_WRITE, on_can_write, c);

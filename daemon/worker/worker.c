@@ -164,10 +164,8 @@ static bool do_one(struct worker *w, struct task *take_t, bool work)
 }
 
 /* Waits for something to do; false: this thread is to end. */
-static bool next_turn(struct worker *w, struct task **ret_task, bool *ret_work)
+static bool next_turn(struct worker *w, int64_t idle_since, struct task **ret_task, bool *ret_work)
 {
-	int64_t idle_since = clock_mono_ms();
-
 	pthread_mutex_lock(&w->lock);
 	w->idle++;
 	for (;;) {
@@ -183,10 +181,12 @@ static bool next_turn(struct worker *w, struct task **ret_task, bool *ret_work)
 			break;
 		until = after_ms(wait);
 		late = pthread_cond_timedwait(&w->wake, &w->lock, &until) == ETIMEDOUT;
-		if (late && wait == LEASE_POLL_MS)
-			w->work = true;
 		if (late && w->idle > 1 && clock_mono_ms() - idle_since > THREAD_IDLE_MS)
 			break;
+		if (late && clock_mono_ms() - w->polled_ms >= LEASE_POLL_MS) {
+			w->polled_ms = clock_mono_ms();
+			w->work = true;
+		}
 	}
 	w->idle--;
 	pthread_mutex_unlock(&w->lock);
@@ -197,10 +197,12 @@ static void *job_thread(void *arg)
 {
 	struct worker *w = arg;
 	struct task *task;
+	int64_t idle_since = clock_mono_ms();
 	bool work;
 
-	while (next_turn(w, &task, &work))
+	while (next_turn(w, idle_since, &task, &work))
 		while (do_one(w, task, work) && !worker_stopping(w)) {
+			idle_since = clock_mono_ms();
 			task = NULL;
 			work = true;
 		}

@@ -39,6 +39,7 @@ struct worker {
 	pthread_cond_t changed;   /* in_hand, starting, threads */
 	bool stopping;
 	bool work;                /* a lease may be available */
+	int64_t polled_ms;        /* when it was last asked for without a wake-up */
 	unsigned threads, idle, starting;
 	struct task *tasks;
 	struct idmap in_hand;     /* sandboxes a job thread works on; values are not used */

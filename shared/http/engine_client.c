@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POOL_MAX = 8, CONNECT_MS = 5000 };
+enum { POOL_MAX = 4, CONNECT_MS = 5000 };
 
 /* Create needs 1.40 (mount options, PidsLimit as sent); newer than 1.47 has not been tried. */
 enum { API_MAJOR = 1, API_OLDEST = 40, API_NEWEST = 47 };

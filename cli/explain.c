@@ -40,7 +40,7 @@ static void print_node(const cJSON *node, FILE *out)
 		fprintf(out, "node         %s does not fit: %s\n", name, reason);
 }
 
-void explain_print(const cJSON *decision, FILE *out)
+void explain_print(const cJSON *decision, bool verdict, FILE *out)
 {
 	if (!cJSON_IsObject(decision))
 		return;
@@ -54,6 +54,8 @@ void explain_print(const cJSON *decision, FILE *out)
 	fprintf(out, "policy       profile %s, microVM from a score of %.0f\n", profile, json_number(decision, "threshold", 0));
 	const cJSON *node;
 	cJSON_ArrayForEach(node, cJSON_GetObjectItemCaseSensitive(decision, "nodes")) print_node(node, out);
+	if (!verdict)
+		return;
 	if (json_flag(decision, "placed"))
 		fprintf(out, "placed on    %s\n", placed);
 	else

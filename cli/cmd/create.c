@@ -56,7 +56,7 @@ static int explain_only(struct cli *cli, const cJSON *spec, struct error *err)
 	if (!cJSON_IsObject(decision))
 		return error_set(err, ERR_PROTOCOL, "the server's answer holds no decision");
 	if (!cli->json)
-		explain_print(decision, stdout);
+		explain_print(decision, true, stdout);
 	else if (out_json(cli, answer, err) != 0)
 		return -1;
 	return json_flag(decision, "placed") ? 0 : error_exit_status(ERR_NO_CAPACITY);
@@ -126,12 +126,12 @@ static int wait_created(struct cli *cli, const struct options *o, cJSON *answer,
 	return print_created(cli, answer, id, err);
 }
 
-/* The decision that came with a refusal, for people; --json carries it in the error object. */
+/* The decision that came with a refusal, for people; the error line that follows is its verdict, --json carries it in the error object. */
 static int refused(struct cli *cli)
 {
 	const cJSON *decision = cJSON_GetObjectItemCaseSensitive(cli->error_body, "decision");
 	if (decision && !cli->json && !cli->quiet)
-		explain_print(decision, stderr);
+		explain_print(decision, false, stderr);
 	return -1;
 }
 

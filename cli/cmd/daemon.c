@@ -204,7 +204,8 @@ static int run_logs(struct cli *cli, void *opaque, struct error *err)
 	const struct logs_options *o = opaque;
 	auto_paths p = { .state = NULL };
 	struct stat st;
-	(void)cli;
+	if (cli->json)
+		return error_set(err, ERR_INVALID, "a log is text: leave --json out");
 	if (local_paths_find(&p, err) != 0)
 		return -1;
 	if (stat(p.log, &st) != 0) {

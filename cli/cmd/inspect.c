@@ -69,11 +69,11 @@ static void command_row(struct table *t, const cJSON *argv)
 static void resources_row(struct table *t, const cJSON *r)
 {
 	char memory[24], disk[24];
-	double mib = 1024.0 * 1024.0;
+	double mib = 1024.0 * 1024.0, cores = json_number(r, "cpu_millis", 0) / 1000;
 	if (!r)
 		return;
 	table_cell(t, "resources");
-	table_cellf(t, "%.3g cores, %s memory, %s /workspace, %.0f pids", json_number(r, "cpu_millis", 0) / 1000,
+	table_cellf(t, "%.3g %s, %s memory, %s /workspace, %.0f pids", cores, cores > 1 ? "cores" : "core",
 		    size_text(json_number(r, "memory_mib", 0) * mib, memory), size_text(json_number(r, "disk_mib", 0) * mib, disk),
 		    json_number(r, "pids", 0));
 }
@@ -119,7 +119,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	auto_table *t = table_new(2);
 	fill(t, s);
 	table_print(t);
-	explain_print(cJSON_GetObjectItemCaseSensitive(s, "decision"), stdout);
+	explain_print(cJSON_GetObjectItemCaseSensitive(s, "decision"), false, stdout);
 	return 0;
 }
 

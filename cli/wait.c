@@ -20,6 +20,7 @@ struct waiting {
 	const char *id;
 	int64_t deadline_ms; /* -1: none */
 	int64_t away_ms;     /* since when the server does not answer; 0: it does */
+	char *now;           /* what the operation is doing, by the server's word; NULL: nothing said */
 };
 
 static int timed_out(const struct waiting *w, int64_t timeout_ms, struct error *err)
@@ -56,6 +57,8 @@ static int ask(struct waiting *w, cJSON **ret, struct error *err)
 		return 1;
 	}
 	bool sane = *state != '\0';
+	free(w->now);
+	w->now = xstrdup(json_text(op, "progress"));
 	cJSON_Delete(op);
 	return sane ? 0 : error_set(err, ERR_PROTOCOL, "the server's answer holds no operation");
 }
@@ -96,8 +99,12 @@ int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t t
 			r = timed_out(&w, timeout_ms, err);
 			break;
 		}
-		progress_update(&p, "%s%s", doing, w.away_ms ? ", the server does not answer" : "");
+		if (w.away_ms)
+			progress_update(&p, "%s, the server does not answer", doing);
+		else
+			progress_update(&p, "%s%s%s", doing, w.now && *w.now ? ": " : "", w.now ? w.now : "");
 	}
 	progress_end(&p);
+	free(w.now);
 	return r > 0 ? 0 : -1;
 }

@@ -122,6 +122,15 @@ asked() { # n-th request's method and target
 	[[ $(asked 2) == "GET /v1/operations/$OP?wait="* ]]
 }
 
+@test "a slow create shows on a terminal what it is doing, and erases it" {
+	command -v script >/dev/null || skip "script(1) is missing"
+	offer_create succeeded
+	put GET_v1_operations_$OP.1 "{\"operation\":$(operation_json running ',"progress":"pulling layer 3"')}"
+	put GET_v1_operations_$OP.2 "{\"operation\":$(operation_json succeeded)}"
+	run bash -c 'TERM=xterm script -qec "timeout 20 sandbox create" /dev/null </dev/null'
+	[[ $output == *$'\r\x1b[Kcreating: pulling layer 3 (0s)\r\x1b[K'* ]]
+}
+
 @test "a create that fails shows its text and exits by its kind" {
 	offer_create failed ',"x":1'
 	put GET_v1_operations_$OP "{\"operation\":$(operation_json failed | jq -c '.error="registry says: no such image" | .error_code="not_found"')}"

@@ -39,8 +39,13 @@ static const char intro[] =
 	"`daemon.socket_group` are `operator` in a tenant named after the user; everybody else gets 403. On TCP (`daemon.listen`, loopback only) every call but the "
 	"public ones needs `Authorization: Bearer TOKEN`, `Host` must name the server, requests with an `Origin` are refused, and JSON bodies must be sent as "
 	"`Content-Type: application/json`. The daemon's own admin token is in `api-token` in its state directory.\n\n"
+	"The whole life of a sandbox:\n\n"
 	"```\n"
-	"curl --unix-socket /run/sandbox/sandboxd.sock http://sandbox/v1/sandboxes\n"
+	"api() { curl -sS --unix-socket /run/sandbox/sandboxd.sock \"$@\"; }\n"
+	"api -d '{\"spec\":{\"image\":\"sandbox-base:latest\",\"name\":\"web\"}}' http://sandbox/v1/sandboxes   # {\"sandbox\":…,\"operation\":{\"id\":OP,…}}\n"
+	"api 'http://sandbox/v1/operations/OP?wait=60'                                         # state succeeded: it runs\n"
+	"api -d '{\"command\":{\"argv\":[\"uname\",\"-a\"]}}' http://sandbox/v1/sandboxes/web/exec     # another operation; its end has the output\n"
+	"api -X DELETE http://sandbox/v1/sandboxes/web\n"
 	"```\n\n"
 	"Requests refuse unknown fields, unknown query parameters and duplicate keys; readers of answers should ignore fields they do not know. Times are RFC 3339 in "
 	"UTC, ids UUIDv7. Every answer carries `X-Request-Id`, which the daemon's log names too. Where a path has `{ref}`, an id, an exact name, or a unique prefix or "
@@ -100,11 +105,13 @@ static void add_body(struct buf *out, const struct route *r)
 
 static void add_route(struct buf *out, const struct route *r)
 {
-	buf_addf(out, "### <a id=\"%s\"></a>%s\n\n`%s %s`\n\n%s.\n%s\n\n", r->id, r->summary, r->method, r->pattern, r->summary, r->detail);
+	buf_addf(out, "### <a id=\"%s\"></a>%s\n\n`%s %s`\n\n%s\n\n", r->id, r->summary, r->method, r->pattern, r->detail);
 	if (r->class == CALLER_PUBLIC)
-		buf_adds(out, "- Caller: anyone\n");
+		buf_adds(out, "- For: anyone\n");
+	else if (r->class == CALLER_OPERATOR)
+		buf_addf(out, "- For: `%s` or more\n", role_text(r->role));
 	else
-		buf_addf(out, "- Caller: %s, role `%s` or more\n", caller_class_text(r->class), role_text(r->role));
+		buf_addf(out, "- For: %s credentials\n", caller_class_text(r->class));
 	if (r->query[0])
 		buf_addf(out, "- Query: `%s`%s\n", r->query, strchr(r->query, '*') ? " (`*`: may repeat)" : "");
 	add_body(out, r);

@@ -52,6 +52,7 @@ static int create(struct request *r, const struct spec *spec, bool explain, stru
 	int rc = controller_create(r->api->o.controller, &r->caller, spec, explain, key, &res, &e);
 	if (rc != 0 && e.code == ERR_NO_CAPACITY) {
 		answer_no_capacity(r, a, &e, &res.decision);
+		*err = e; /* for the log */
 		rc = 0;
 	} else if (rc != 0) {
 		*err = e;

@@ -1,6 +1,7 @@
 /* Recording signal handlers: see signals.h. The state is file-level because a handler can reach nothing else. */
 #include "cli/signals.h"
 
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "shared/base/mem.h"
 
@@ -78,7 +79,7 @@ void signals_begin(void)
 	act.sa_mask = block;
 	for (size_t i = 0; i < ARRAY_LEN(handled); i++) {
 		sigaction(handled[i], NULL, &saved.old[i]);
-		saved.was_ignored[i] = saved.old[i].sa_handler == SIG_IGN;
+		saved.was_ignored[i] = saved.old[i].sa_handler == SIG_IGN || interrupt_was_ignored(handled[i]);
 		if (!saved.was_ignored[i] || !stays_ignored(handled[i]))
 			sigaction(handled[i], &act, NULL);
 	}

@@ -195,8 +195,9 @@ static int inspect(struct runtime *rt, const struct id *sandbox, struct runtime_
 	ret->state = RUNTIME_CREATED;
 	if (r.pid == 0)
 		return 0;
-	waitpid((pid_t)r.pid, NULL, WNOHANG); /* ours when this daemon started it */
 	ret->state = born_at(r.pid) == r.born ? RUNTIME_RUNNING : RUNTIME_EXITED;
+	if (ret->state == RUNTIME_EXITED)
+		waitpid((pid_t)r.pid, NULL, WNOHANG); /* our child when this daemon started it */
 	ret->pid = ret->state == RUNTIME_RUNNING ? (pid_t)r.pid : 0;
 	return 0;
 }

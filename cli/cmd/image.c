@@ -104,14 +104,15 @@ static int interrupted(struct cli *cli, struct error *err)
 	return 128 + interrupt_signal();
 }
 
-static int transfer(struct cli *cli, struct line_call *c, struct error *err)
+static int transfer(struct cli *cli, const struct line_call *request, struct error *err)
 {
 	struct transfer t = { .cli = cli };
-	c->line = on_line;
-	c->ctx = &t;
+	struct line_call c = *request;
+	c.line = on_line;
+	c.ctx = &t;
 	interrupt_watch();
 	progress_begin(&t.progress, cli);
-	int rc = session_lines(cli, c, err);
+	int rc = session_lines(cli, &c, err);
 	progress_end(&t.progress);
 	if (rc == 0 && !t.done)
 		rc = error_set(err, ERR_PROTOCOL, "the server ended its answer without a result");

@@ -55,8 +55,9 @@ static const char intro[] =
 static void add_limits(struct buf *out)
 {
 	buf_addf(out,
-		 "The request line and headers together may have %d bytes, a JSON body %d bytes and %d levels. One wait is at most %d seconds. "
-		 "Longer lists of bounds are in limits.md.\n\n",
+		 "The request line and headers together may have %d bytes, less some 80 for each header, a JSON body %d bytes and %d levels. One wait is at "
+		 "most %d seconds. All bounds are in limits.md. What is no HTTP at all, or has too long a head, is refused below this API: 400, 414 or 431 "
+		 "with a body that is not JSON.\n\n",
 		 LIMIT_HTTP_HEAD_MAX, LIMIT_JSON_BYTES_MAX, LIMIT_JSON_DEPTH_MAX, LIMIT_WAIT_MAX_SECONDS);
 }
 

@@ -31,7 +31,7 @@ void answer_json(struct answer *a, int status, cJSON *take_j)
 void answer_error(struct answer *a, const struct error *e, const char *request_id)
 {
 	answer_json(a, error_http_status(e->code), error_to_json(e, request_id));
-	if (e->code == ERR_NO_CAPACITY || e->code == ERR_UNAVAILABLE || e->code == ERR_RATE_LIMITED)
+	if (a->status == 503 || a->status == 429)
 		map_set(&a->headers, "Retry-After", "1");
 }
 

@@ -235,7 +235,7 @@ static void serve(struct daemon *d)
 	while ((sig = process_wait_signal()) == SIGHUP)
 		reload(d);
 	log_info("daemon", "stopping signal=%s", sig == SIGINT ? "INT" : "TERM");
-	process_allow_kill();
+	process_allow_interrupt();
 }
 
 int daemon_run(const struct daemon_setup *s, struct error *err)

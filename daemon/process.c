@@ -103,11 +103,15 @@ int process_wait_signal(void)
 	return sig;
 }
 
-void process_allow_kill(void)
+void process_allow_interrupt(void)
 {
 	sigset_t set;
-	taken_signals(&set);
-	signal(SIGTERM, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	/* One that came together with the first is not impatience. */
+	struct timespec now = { 0, 0 };
+	while (sigtimedwait(&set, NULL, &now) > 0)
+		continue;
 	signal(SIGINT, SIG_DFL);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }

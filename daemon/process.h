@@ -10,7 +10,8 @@ void process_prepare(void);
 void process_block_signals(void);
 /* The next of SIGTERM, SIGINT, SIGHUP. */
 int process_wait_signal(void);
-/* From now on SIGTERM and SIGINT end the process at once: for who does not want to wait for an orderly stop. */
-void process_allow_kill(void);
+/* From now on SIGINT ends the process at once, for the person who does not want to wait for an orderly stop. SIGTERM does
+ * not: supervisors and timeout(1) send it more than once. */
+void process_allow_interrupt(void);
 
 #endif

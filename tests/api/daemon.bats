@@ -101,6 +101,15 @@ other() {
 	[ "$(get "/v1/operations/$op?wait=60" | jq -r '.operation | .state + .output.stdout')" = $'succeededdone' ]
 }
 
+@test "a second TERM does not cut the stop short" {
+	kill -TERM "$(sbx_pid)"
+	kill -TERM "$(sbx_pid)" 2>/dev/null || true
+	sbx_gone "$(sbx_pid)"
+	[ "$(tail -n 1 "$SBX_DIR/log" | grep -c 'daemon stopped')" -eq 1 ]
+	[ ! -e "$SBX_DIR/d.sock" ]
+	sbx_daemon
+}
+
 @test "others are kept out, the group's members get a tenant of their own" {
 	[ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
 	sbx_kill TERM

@@ -148,6 +148,17 @@ teardown() {
 	timeout 20 sandbox top | grep -q busy
 }
 
+@test "ps shows the processes inside, whatever the image holds" {
+	local id
+	id=$(sbx_create -q)
+	timeout 20 sandbox exec --detach -q "$id" -- sleep 300
+	until_ok 10 sh -c "sandbox ps $id | grep -q 'sleep 300'"
+	timeout 20 sandbox ps "$id" --json | jq -e 'any(.pid == 1) and any(.command == "sleep 300" and .memory_kib > 0)'
+	run --separate-stderr timeout 20 sandbox ps nosuch
+	[ "$status" -eq 3 ]
+	[ -z "$output" ]
+}
+
 @test "several are deleted at once, twice without harm" {
 	local a b
 	a=$(sbx_create -q)

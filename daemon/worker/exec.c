@@ -8,8 +8,11 @@
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
+#include <errno.h>
 #include <event2/event.h>
 #include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { CALL_MS = 10 * 1000 };
 
@@ -35,9 +38,13 @@ void box_release(struct execs *e, struct box *b)
 	free(b);
 }
 
-int spool_path(const struct execs *e, const struct id *key, bool main, char *out, size_t n)
+int spool_path(const struct execs *e, enum spool_place place, const struct id *key, bool main, char *out, size_t n)
 {
-	return snprintf(out, n, "%s/execs/%s%s", e->state_dir, main ? SPOOL_MAIN_PREFIX : "", key->text) < (int)n ? 0 : -1;
+	const char *prefix = main ? SPOOL_MAIN_PREFIX : "";
+
+	if (place == SPOOL_LIVE)
+		return snprintf(out, n, "%s/%s%s", e->live_dir, prefix, key->text) < (int)n ? 0 : -1;
+	return snprintf(out, n, "%s/execs/%s%s", e->state_dir, prefix, key->text) < (int)n ? 0 : -1;
 }
 
 /* --- links --- */
@@ -61,6 +68,24 @@ static void on_dirty(evutil_socket_t fd, short what, void *ctx)
 	execs_settle_dirty(ctx);
 }
 
+/* A directory of ours in /dev/shm, named after user and state directory. It is a place where anybody may have made that
+ * name: only one that is ours and closed to others is used. NULL: none. */
+static char *memory_dir(const char *state_dir)
+{
+	auto_free char *dir = NULL;
+	uint64_t h = 1469598103934665603ULL;
+	struct stat st;
+
+	for (const char *p = state_dir; *p; p++)
+		h = (h ^ (unsigned char)*p) * 1099511628211ULL;
+	dir = xasprintf("/dev/shm/sandboxd-%u-%016llx", (unsigned)geteuid(), (unsigned long long)h);
+	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+		return NULL;
+	if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return NULL;
+	return steal(&dir);
+}
+
 struct execs *execs_new(struct event_base *base, struct controller *c, struct initlinks *links, const char *state_dir)
 {
 	struct execs *e = xcalloc(1, sizeof(*e));
@@ -78,14 +103,17 @@ struct execs *execs_new(struct event_base *base, struct controller *c, struct in
 	/* Without the directory output is kept in memory alone, and each command says so in the log. */
 	if (io_mkdirs(dir, 0700, &err) != 0)
 		log_error("exec", "%s", err.message);
+	e->live_dir = memory_dir(state_dir);
+	if (!e->live_dir)
+		e->live_dir = xstrdup(dir);
 	initlinks_on_up(links, on_link_up, e);
-	e->sweeper = sweeper_new(base, dir);
+	e->keeper = keeper_new(base, e->live_dir, dir);
 	return e;
 }
 
 void execs_set_retention(struct execs *e, int64_t retention_ms)
 {
-	sweeper_set(e->sweeper, retention_ms);
+	keeper_set_retention(e->keeper, retention_ms);
 }
 
 static void free_execs_of_table(struct execs *e)
@@ -127,10 +155,12 @@ void execs_free(struct execs *e)
 		free(b);
 	}
 	free(all);
-	sweeper_free(e->sweeper);
+	keeper_free(e->keeper);
+	(void)rmdir(e->live_dir); /* when nothing is left in it */
 	event_free(e->ev_dirty);
 	idmap_done(&e->table);
 	idmap_done(&e->boxes);
+	free(e->live_dir);
 	free(e->state_dir);
 	free(e);
 }

@@ -8,6 +8,8 @@
 #include "shared/base/parse.h"
 
 #include <event2/event.h>
+#include <limits.h>
+#include <unistd.h>
 
 enum { RECORD_TRIES = 3, RECORD_RETRY_MS = 300, RECORD_RETRY_SLOW_MS = 5000 };
 
@@ -160,25 +162,43 @@ static void fill_result(const struct exec *x, struct result *r)
 	r->truncated = cut;
 }
 
+/* The file has done its duty once the record is there, unless it holds more than the record does. */
+static void put_away(struct exec *x, bool in_record)
+{
+	char live[PATH_MAX], kept[PATH_MAX];
+
+	if (!x->spool || spool_path(x->all, SPOOL_LIVE, &x->key, x->info.main, live, sizeof(live)) != 0 ||
+	    spool_path(x->all, SPOOL_KEPT, &x->key, x->info.main, kept, sizeof(kept)) != 0)
+		return;
+	if (in_record)
+		(void)unlink(live);
+	else if (strcmp(live, kept) != 0 && !spool_degraded(x->spool))
+		keeper_archive(x->all->keeper, live, kept);
+}
+
 /* The outcome is told once the record is committed. When the store does not take it (a full disk), the tries go on,
  * but those who wait are told after the first few: what happened did happen, and the spool keeps it. */
 void exec_record(struct exec *x)
 {
 	struct result result;
 	struct error err = ERROR_INIT;
+	bool whole;
 	int r;
 
 	if (x->info.main) {
 		x->recorded = x->told = true;
+		put_away(x, false);
 		return;
 	}
 	result_init(&result);
 	fill_result(x, &result);
 	r = controller_exec_end(x->all->controller, &x->key, &result, x->end.code, x->end.text[0] ? x->end.text : NULL, &err);
+	whole = !result.truncated;
 	result_done(&result);
 	x->record_at_ms = 0;
 	if (r == 0) {
 		x->recorded = x->told = true;
+		put_away(x, whole);
 		return;
 	}
 	log_error("exec", "recording the end of operation=%s: %s", x->key.text, err.message);

@@ -108,7 +108,8 @@ struct execs {
 	struct client *clients;
 	struct exec *dirty; /* to be settled on this turn of the loop */
 	struct event *ev_dirty;
-	struct sweeper *sweeper;
+	struct keeper *keeper;
+	char *live_dir; /* spools of running commands, in memory where there is a place for it */
 };
 
 /* --- exec.c --- */
@@ -117,8 +118,9 @@ void box_release(struct execs *e, struct box *b); /* frees an empty one */
 /* Starts what was granted. It always comes back: a command that cannot start has ended (and is freed later this turn). */
 struct exec *exec_start(struct execs *e, const struct exec_grant *grant, const struct command *cmd, unsigned flags, bool detached,
 			const char *owner);
-/* STATE/execs/<operation>, or main-<sandbox> of a start command. */
-int spool_path(const struct execs *e, const struct id *key, bool main, char *out, size_t n);
+/* In live_dir or (kept) STATE/execs: <operation>, or main-<sandbox> of a start command. */
+enum spool_place { SPOOL_LIVE, SPOOL_KEPT };
+int spool_path(const struct execs *e, enum spool_place place, const struct id *key, bool main, char *out, size_t n);
 
 /* --- exec_open.c --- */
 void defaults_free(struct defaults *d);
@@ -189,9 +191,11 @@ struct relay;
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields);
 void relay_end_all(struct box *b, enum mux_error why, const char *text);
 
-/* --- sweeper.c --- */
-struct sweeper *sweeper_new(struct event_base *base, const char *dir);
-void sweeper_free(struct sweeper *s);
-void sweeper_set(struct sweeper *s, int64_t retention_ms);
+/* --- keeper.c --- */
+/* live_dir and dir may be the same. */
+struct keeper *keeper_new(struct event_base *base, const char *live_dir, const char *dir);
+void keeper_free(struct keeper *k); /* waits for the work in hand */
+void keeper_set_retention(struct keeper *k, int64_t retention_ms); /* any thread */
+void keeper_archive(struct keeper *k, const char *from, const char *to);
 
 #endif

@@ -150,7 +150,7 @@ struct spool *exec_spool(struct exec *x)
 	char path[PATH_MAX];
 
 	if (!x->spool) {
-		if (spool_path(x->all, &x->key, x->info.main, path, sizeof(path)) != 0)
+		if (spool_path(x->all, SPOOL_LIVE, &x->key, x->info.main, path, sizeof(path)) != 0)
 			path[0] = '\0';
 		x->spool = spool_create(path, &x->info);
 	}

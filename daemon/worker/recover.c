@@ -13,13 +13,17 @@
 #include <dirent.h>
 #include <limits.h>
 
+/* First where it was made: while it is moved it is in both places. */
 static int spool_load(const struct execs *e, const struct id *key, bool main, struct spool **ret, struct error *err)
 {
+	static const enum spool_place places[] = { SPOOL_LIVE, SPOOL_KEPT };
 	char path[PATH_MAX];
 
-	if (spool_path(e, key, main, path, sizeof(path)) != 0)
-		return error_set(err, ERR_TOO_LARGE, "state directory path is too long: %s", e->state_dir);
-	return spool_open(path, ret, err);
+	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+		if (spool_path(e, places[i], key, main, path, sizeof(path)) == 0 && spool_open(path, ret, err) == 0)
+			return 0;
+	}
+	return -1;
 }
 
 /* Takes the spool's word for what it holds. */
@@ -187,8 +191,7 @@ static void recover_main(struct execs *e, const char *name)
 /* Start commands have no operation: their spools are the only trace. */
 static void recover_mains(struct execs *e)
 {
-	auto_free char *dir = xasprintf("%s/execs", e->state_dir);
-	DIR *d = opendir(dir);
+	DIR *d = opendir(e->live_dir);
 	const struct dirent *entry;
 
 	while (d && (entry = readdir(d)))

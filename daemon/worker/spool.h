@@ -1,6 +1,7 @@
 /*
- * The spool of one exec: what a command wrote, bounded, in one memory-mapped file. The page cache keeps it over a
- * killed daemon; it is never fsynced.
+ * The spool of one exec: what a command wrote, bounded, in one memory-mapped file. While the command runs the file is
+ * best on a file system in memory: it survives a killed daemon there as well, and no page fault waits for a journal.
+ * What outlives the record is copied to the disk afterwards (spool_archive). Nothing is ever fsynced.
  *
  * Per channel: the first LIMIT_OUTPUT_HEAD_MAX bytes stay for good, after them a ring holds the last
  * LIMIT_SPOOL_RING bytes. Offsets are absolute. Blocks are reserved before they are written, because a page that finds
@@ -73,6 +74,8 @@ bool spool_finished(const struct spool *s, struct spool_end *ret); /* ret may be
 /* Head and tail for the record. True when bytes between them are missing. */
 bool spool_capture(const struct spool *s, enum spool_channel ch, struct capture *ret);
 
+/* Copies a finished spool's file to another place and removes the first. Blocks on the disk: never on the event loop. */
+int spool_archive(const char *from, const char *to, struct error *err);
 /* Deletes spools in dir that nobody has open: those older than retention (a start command's only once ../sandboxes/<id> is
  * gone), then the oldest while the rest takes more than disk_max bytes. Blocks on the disk: never on the event loop. Returns how many went. */
 size_t spool_sweep(const char *dir, int64_t retention_ms, int64_t disk_max);

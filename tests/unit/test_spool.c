@@ -320,6 +320,32 @@ static void on_a_full_disk_it_goes_on_in_memory(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void archived_it_is_the_same(void **state)
+{
+	auto_free char *path = path_of("a"), *kept = path_of("b");
+	struct spool *s = spool_create(path, &info);
+	struct spool_end end = { .outcome = OUTCOME_EXITED, .exit_code = 3 }, got;
+	struct error err = ERROR_INIT;
+	struct stat st;
+
+	(void)state;
+	append(s, SPOOL_OUT, 200);
+	append(s, SPOOL_ERR, HEAD + 5000);
+	spool_finish(s, &end);
+	assert_int_equal(spool_archive(path, kept, &err), 0);
+	spool_free(s);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(spool_open(kept, &s, &err), 0);
+	assert_int_equal(check_from(s, SPOOL_OUT, 0), 200);
+	assert_int_equal(check_from(s, SPOOL_ERR, 0), HEAD + 5000);
+	assert_true(spool_finished(s, &got));
+	assert_int_equal(got.exit_code, 3);
+	spool_free(s);
+	assert_int_equal(stat(kept, &st), 0);
+	assert_true(st.st_blocks * 512 < 512 * 1024);
+	assert_int_equal(spool_archive(path, kept, &err), -1);
+}
+
 static void without_a_directory_it_lives_in_memory(void **state)
 {
 	struct spool *s = spool_create("/nonexistent/dir/x", &info);
@@ -383,6 +409,7 @@ int main(void)
 		T(small_output_costs_little_disk),
 		T(a_killed_writer_leaves_no_lies),
 		T(on_a_full_disk_it_goes_on_in_memory),
+		T(archived_it_is_the_same),
 		T(without_a_directory_it_lives_in_memory),
 		T(the_sweep_removes_the_oldest_and_spares_the_open),
 	};

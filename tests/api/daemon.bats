@@ -173,6 +173,15 @@ other() {
 	sbx_daemon --config "$conf"
 }
 
+@test "a pull that policy forbids does not start" {
+	sbx_kill TERM
+	sbx_daemon --set policy.allowed_registries=local
+	run -0 curl -sS --max-time 10 --unix-socket "$SBX_DIR/d.sock" -w '\n%{http_code}' -d '{"image":"debian:12"}' http://sandbox/v1/images/pull
+	[[ "$output" == *forbidden*$'\n403' ]]
+	sbx_kill TERM
+	sbx_daemon --set 'policy.allowed_registries=*'
+}
+
 @test "an idle daemon is small and hides its memory" {
 	local dirty limit=6144
 	sbx_kill TERM

@@ -67,7 +67,7 @@ static int ask(struct waiting *w, cJSON **ret, struct error *err)
 static bool retryable(struct waiting *w, const struct error *err)
 {
 	int64_t now = clock_mono_ms();
-	if (err->code != ERR_UNREACHABLE)
+	if (err->code != ERR_UNREACHABLE && err->code != ERR_UNAVAILABLE)
 		return false;
 	if (!w->away_ms)
 		w->away_ms = now;

@@ -44,6 +44,7 @@ struct init {
 	struct link link;
 	struct watch signals;
 	struct exec *execs;
+	struct pipe *pipes;
 	unsigned running;      /* commands that have not ended */
 	uint64_t finished;     /* counts the ends, for the age of results */
 	struct pids helpers;   /* processes of init's own: supervisors, file helpers */
@@ -85,9 +86,10 @@ void reap_hunt(struct init *in);
 void reap_kill_group(struct init *in, pid_t main);
 void reap_kill_all(struct init *in);
 
-/* pipe.c: byte pipes. Each answers the OPEN by itself. */
+/* pipe.c, dial.c, files.c, ps.c. Each answers the OPEN by itself. */
+void pipe_reaped(struct init *in, pid_t pid, int status);
 void dial_open(struct init *in, uint32_t stream, const struct tlv *fields);
-void files_open(struct init *in, uint32_t stream, const struct tlv *fields, bool put);
+void files_open(struct init *in, uint32_t stream, const struct tlv *fields);
 void ps_open(struct init *in, uint32_t stream, const struct tlv *fields);
 
 /* oom.c: how many processes the memory limit has killed in this sandbox; 0 when that cannot be read. */

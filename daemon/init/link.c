@@ -79,8 +79,14 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 		return;
 	case MUX_KIND_FILES_GET:
 	case MUX_KIND_FILES_PUT:
+		files_open(in, stream, t);
+		return;
 	case MUX_KIND_DIAL:
+		dial_open(in, stream, t);
+		return;
 	case MUX_KIND_PS:
+		ps_open(in, stream, t);
+		return;
 	case MUX_KIND_ATTACH:
 		break;
 	}

@@ -34,7 +34,8 @@ static bool reap_children(struct init *in)
 			pids_remove(&in->leaving, pid);
 			list_strangers(in, &in->left);
 		}
-		exec_reaped(in, pid, status);
+		if (!exec_reaped(in, pid, status))
+			pipe_reaped(in, pid, status);
 	}
 	return any;
 }

@@ -16,6 +16,7 @@
 #define ID_CAPS (CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID))
 
 const uint64_t sys_init_caps = FILE_CAPS | ID_CAPS | CAP_BIT(CAP_KILL);
+const uint64_t sys_file_caps = FILE_CAPS;
 const uint64_t sys_root_caps = FILE_CAPS | ID_CAPS;
 
 uint64_t sys_permitted_caps(void)

@@ -9,6 +9,7 @@
 /* Bits of a capability set. */
 #define CAP_BIT(n) ((uint64_t)1 << (n))
 extern const uint64_t sys_init_caps; /* what init keeps for itself */
+extern const uint64_t sys_file_caps; /* of its file helpers */
 extern const uint64_t sys_root_caps; /* what a root command keeps when allowed */
 
 /* Effective and permitted become the wanted ones that are permitted now; inheritable becomes empty. */

@@ -155,6 +155,19 @@ size_t mux_sendable(const struct mux *m, uint32_t stream, unsigned channel)
 	return window < room ? window : room;
 }
 
+/* Sends n bytes, which fit, as frames of the size the peer takes. */
+static void send_burst(struct mux *m, struct stream *s, unsigned channel, const uint8_t *p, size_t n)
+{
+	struct frame f = { .type = MUX_DATA, .channel = (uint8_t)channel, .stream = s->id };
+	s->tx[channel].sent += n;
+	while (n) {
+		size_t chunk = n < m->peer_frame_max ? n : m->peer_frame_max;
+		out_frame(m, &f, p, chunk, NULL, 0);
+		p += chunk;
+		n -= chunk;
+	}
+}
+
 size_t mux_send(struct mux *m, uint32_t stream, unsigned channel, const void *p, size_t n)
 {
 	struct stream *s = stream_find(m, stream);
@@ -165,15 +178,11 @@ size_t mux_send(struct mux *m, uint32_t stream, unsigned channel, const void *p,
 	if (n > left)
 		n = left;
 	while (taken < n && (room = mux_room(m)) > 0) {
-		size_t chunk = n - taken;
-		chunk = chunk < room ? chunk : room;
-		chunk = chunk < m->peer_frame_max ? chunk : m->peer_frame_max;
-		struct frame f = { .type = MUX_DATA, .channel = (uint8_t)channel, .stream = stream };
-		out_frame(m, &f, (const uint8_t *)p + taken, chunk, NULL, 0);
-		s->tx[channel].sent += chunk;
-		taken += chunk;
+		size_t burst = n - taken < room ? n - taken : room;
+		send_burst(m, s, channel, (const uint8_t *)p + taken, burst);
+		taken += burst;
 		if (m->blocked && !was_blocked)
-			break; /* the rest of this frame waits; the caller keeps what comes after it */
+			break; /* what is not sent yet stays with the caller instead of being copied here */
 	}
 	if (taken < n)
 		m->full = true;

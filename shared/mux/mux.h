@@ -105,7 +105,7 @@ bool mux_greeted(const struct mux *m); /* the peer's HELLO came */
 uint32_t mux_open(struct mux *m, const struct tlv *fields, uint32_t window, struct error *err);
 /* 0, or -1 when the stream is gone. */
 int mux_accept(struct mux *m, uint32_t stream, const struct tlv *fields, uint32_t window);
-/* Queues up to n bytes on a channel; returns how many were taken: limited by the peer's window and mux_room. 0 is normal. */
+/* Queues up to n bytes on a channel; returns how many were taken: at least as many of them as mux_sendable said. 0 is normal. */
 size_t mux_send(struct mux *m, uint32_t stream, unsigned channel, const void *p, size_t n);
 /* Bytes the peer's window and the queue would take now. */
 size_t mux_sendable(const struct mux *m, uint32_t stream, unsigned channel);

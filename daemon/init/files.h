@@ -1,0 +1,27 @@
+/* The file helper: what an OPEN of files asks, and the two directions. Runs in a process of its own, with blocking calls. */
+#ifndef SANDBOX_INIT_FILES_H
+#define SANDBOX_INIT_FILES_H
+
+#include "daemon/init/users.h"
+#include "shared/base/buf.h"
+#include "shared/mux/records.h"
+
+struct files_request {
+	char *path; /* absolute */
+	char *name; /* put: the source's name; NULL: contents only */
+	bool entries_only;
+	struct identity owner; /* put */
+};
+
+/* Both return the exit status of the helper. */
+int files_get(int fd, void *request);
+int files_put(int fd, void *request);
+
+/* Opens a path of this root with its links followed, but no magic ones of /proc. -1 with errno. */
+int files_open_path(const char *path, int flags);
+/* The path without its last component ("/" at least), and that component. False when it has none to name ("/", ".", ".."). */
+bool files_split(const char *path, struct buf *ret_dir, struct buf *ret_name, bool *ret_slash);
+/* enum mux_error of an errno. */
+unsigned files_code(int sys);
+
+#endif

@@ -190,7 +190,7 @@ other() {
 	dirty=$(awk '/^Private_Dirty/ { print $2 }' "/proc/$(sbx_pid)/smaps_rollup")
 	[ "$(stat -c %u "/proc/$(sbx_pid)/mem")" -eq 0 ]
 	grep -q '^Max core file size *0 *0' "/proc/$(sbx_pid)/limits"
-	nm "$BUILD/sandboxd" 2>/dev/null | grep -q __asan && skip "an instrumented build is larger"
+	nm "$BUILD/sandboxd" 2>/dev/null | grep -Eq "__(asan|tsan)_init" && skip "an instrumented build is larger"
 	echo "private dirty: $dirty KiB"
 	[ "$dirty" -le "$limit" ]
 }

@@ -267,12 +267,14 @@ static void on_exited(void *ctx, const struct id *sandbox)
 
 /* --- the engine --- */
 
-static bool try_workspaces(struct worker *w, struct workspace_mount *m, char *why, size_t n)
+static bool try_workspaces(struct worker *w, struct workspace_mount *m, bool *ret_full, char *why, size_t n)
 {
 	struct error err = ERROR_INIT;
 
+	*ret_full = false;
 	if (workspaces_probe_make(w->spaces, m, &err) == 0)
 		return true;
+	*ret_full = err.code == ERR_NO_CAPACITY;
 	snprintf(why, n, "%s", err.message);
 	return false;
 }
@@ -282,7 +284,8 @@ static int run_probe(struct worker *w, struct runtime_probe *p, struct error *er
 	auto_free char *io_dir = xasprintf("%s/probe/io", w->o.config->state_dir);
 	struct workspace_mount m;
 	char why[256] = "";
-	bool mounted = try_workspaces(w, &m, why, sizeof(why));
+	bool full;
+	bool mounted = try_workspaces(w, &m, &full, why, sizeof(why));
 	int rc;
 
 	*p = (struct runtime_probe){ .init_path = w->init_path, .io_dir = io_dir, .workspace = mounted ? &m : NULL };
@@ -296,6 +299,8 @@ static int run_probe(struct worker *w, struct runtime_probe *p, struct error *er
 		return -1;
 	if (p->mounts_nothing)
 		workspaces_set_mode(w->spaces, WORKSPACE_MODE_NONE, "the test runtime mounts nothing");
+	else if (full) /* a full disk is no reason to hand out memory instead: creates are refused until there is room, and each checks its mount */
+		workspaces_set_mode(w->spaces, WORKSPACE_MODE_LOOP, why);
 	else if (!mounted)
 		workspaces_set_mode(w->spaces, WORKSPACE_MODE_MEMORY, why);
 	else if (p->workspace_seen)

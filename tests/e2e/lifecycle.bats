@@ -72,7 +72,7 @@ agree() {
 	for i in $(seq 100); do
 		box=$(sbx_create)
 		timeout 10 sandbox exec "$box" -- true
-		timeout 60 sandbox delete "$box"
+		timeout 60 sandbox delete -q "$box"
 	done
 	run -0 until_ok 10 no_leftovers
 	[ "$(daemon_fds)" -le $((fds + 3)) ]
@@ -152,19 +152,34 @@ agree() {
 @test "a full host disk refuses the create and loses nothing" {
 	local small=$SBX_DIR/small
 	mkdir "$small"
-	mount -t tmpfs -o size=32m none "$small"
-	cp "$BUILD/sandbox-init" "$small/"
-	(
-		SBX_DIR=$small
-		XDG_RUNTIME_DIR=$small
-		export SANDBOX_URL=unix://$small/d.sock
-		sbx_daemon
-		run timeout 60 sandbox create --image "$IMAGE" --disk-mib 512
-		[ "$status" -ne 0 ]
-		[[ "$output" == *space* || "$output" == *disk* ]]
-		run -0 sandbox list -q
-		sbx_kill TERM
-	)
+	truncate -s 96M "$SBX_DIR/small.img"
+	mkfs.ext4 -q -F "$SBX_DIR/small.img"
+	mount -o loop "$SBX_DIR/small.img" "$small"
+	run in_small_daemon "$small"
+	[ "$status" -eq 0 ] || { echo "$output"; tail -n 30 "$small/log"; false; }
 	grep -o "$small/[^ ]*" /proc/mounts | sort -r | while read -r m; do umount "$m"; done
 	umount "$small"
 }
+
+# A daemon of its own whose state lies on the small disk.
+in_small_daemon() (
+	set -e
+	SBX_DIR=$1
+	export SANDBOX_URL=unix://$SBX_DIR/d.sock
+	sbx_daemon
+	local box text
+	box=$(sandbox create -q --image "$IMAGE" --disk-mib 64)
+	if text=$(timeout 60 sandbox create --image "$IMAGE" --disk-mib 512 2>&1); then
+		echo "a workspace larger than the disk was accepted"
+		return 1
+	fi
+	echo "$text"
+	[[ "$text" == *disk* || "$text" == *space* ]]
+	dd if=/dev/zero of="$SBX_DIR/fill" bs=1M 2>/dev/null || true
+	[ "$(sandbox exec "$box" -- sh -c 'dd if=/dev/urandom of=/workspace/f bs=1M count=20 2>/dev/null; md5sum </workspace/f')" \
+		= "$(sandbox exec "$box" -- md5sum /workspace/f | sed 's|/workspace/f|-|')" ]
+	[ "$(sandbox list -q)" = "$box" ]
+	rm "$SBX_DIR/fill"
+	sandbox delete -q "$box"
+	sbx_kill TERM
+)

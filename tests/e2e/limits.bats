@@ -21,7 +21,7 @@ teardown_file() {
 }
 
 @test "memory: the record says it was the limit" {
-	run timeout 60 sandbox exec --json "$BOX" -- sh -c 'x=a; while :; do x=$x$x$x$x; done'
+	run --separate-stderr timeout 60 sandbox exec --json "$BOX" -- sh -c 'x=a; while :; do x=$x$x$x$x; done'
 	[ "$status" -eq 137 ]
 	echo "$output" | jq -e '.outcome == "signaled" and .output.oom_killed == true'
 }

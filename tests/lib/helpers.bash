@@ -108,7 +108,7 @@ until_ok() {
 
 # A running sandbox with small resources; prints its id.
 sbx_create() {
-	sandbox create --image "$IMAGE" --disk-mib 64 --memory-mib 256 "$@"
+	sandbox create -q --image "$IMAGE" --disk-mib 64 --memory-mib 256 "$@"
 }
 
 daemon_fds() {

@@ -18,10 +18,10 @@ teardown_file() {
 	# The impostor dials the same socket from another pid; the worker must drop it and keep serving through process 1.
 	timeout 20 sandbox exec --detach "$BOX" -- /.sandbox/init --socket /.sandbox/io/worker.sock --deadline-us 0 --grace-ms 1000
 	sleep 1
-	local i
-	for i in 1 2 3 4 5; do
-		run -0 timeout 10 sandbox exec "$BOX" -- echo "right $i"
-		[ "$output" = "right $i" ]
+	local round
+	for round in 1 2 3 4 5; do
+		run -0 timeout 10 sandbox exec "$BOX" -- echo "right $round"
+		[ "$output" = "right $round" ] || { echo "$output"; tail -n 20 "$SBX_DIR/log"; false; }
 	done
 	grep -qi 'refused.*pid\|pid.*refused\|peer' "$SBX_DIR/log"
 }
@@ -52,7 +52,7 @@ teardown_file() {
 }
 
 @test "zombies are reaped, whoever left them" {
-	local i
+	local round
 	for i in $(seq 30); do
 		timeout 10 sandbox exec "$BOX" -- sh -c '(sleep 0 &) ; (setsid sleep 0.01 &)'
 	done

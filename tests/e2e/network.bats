@@ -40,7 +40,10 @@ teardown_file() {
 }
 
 @test "localhost resolves, and ::1 exists" {
-	run -0 timeout 20 sandbox exec "$BOX" -- ping -c 1 -W 1 localhost
+	run -0 timeout 20 sandbox exec "$BOX" -- sh -c 'echo from-localhost | nc -l -p 8081 & sleep 0.3; nc -w 2 localhost 8081 </dev/null; wait'
+	[ "$output" = from-localhost ]
+	run -0 timeout 20 sandbox exec "$BOX" -- sh -c 'echo from-six | nc -l -p 8082 & sleep 0.3; nc -w 2 ::1 8082 </dev/null; wait'
+	[ "$output" = from-six ]
 	run -0 timeout 20 sandbox exec "$BOX" -- grep -c . /proc/net/if_inet6
 	[ "$output" -ge 1 ]
 }

@@ -129,12 +129,14 @@ static void make_temp_name(char out[static TEMP_MAX])
 	snprintf(out, TEMP_MAX, ".sandbox-put-%016llx", (unsigned long long)v++);
 }
 
+/* Gives dir/name, or the open file dir itself when name is NULL, to the user. Where that is not allowed it stays root's:
+ * the bytes matter more. */
 static void own(const struct put *p, int dir, const char *name)
 {
-	/* Where it may not be given away it stays root's: the bytes matter more. */
-	if (p->request->owner.uid == geteuid() && p->request->owner.gid == getegid())
+	const struct identity *who = &p->request->owner;
+	if (who->uid == geteuid() && who->gid == getegid())
 		return;
-	if (fchownat(dir, name, p->request->owner.uid, p->request->owner.gid, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fchownat(dir, name ? name : "", who->uid, who->gid, name ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH) < 0)
 		return;
 }
 
@@ -209,15 +211,26 @@ static int place_top(struct put *p, const struct record_entry *e, struct error *
 
 /* --- entries --- */
 
+/* A file without a name where the file system can do that (nothing to clean up, whatever happens), else one under a
+ * temporary name, closed to others while it is incomplete. */
+static int create(struct put *p, int dir, unsigned mode)
+{
+	p->temp[0] = '\0';
+	int fd = openat(dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL))
+		return fd;
+	make_temp_name(p->temp);
+	return openat(dir, p->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 static void start_file(struct put *p, int dir, const struct record_entry *e)
 {
-	make_temp_name(p->temp);
-	p->file = openat(dir, p->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	p->file = create(p, dir, e->mode & 01777);
 	if (p->file < 0) {
 		failed(p, NULL, errno);
 		return;
 	}
-	own(p, dir, p->temp);
+	own(p, p->file, NULL);
 	p->file_dir = dir;
 	p->entry = *e;
 	p->at = 0;
@@ -227,7 +240,8 @@ static void drop_file(struct put *p)
 {
 	if (p->file < 0)
 		return;
-	unlinkat(p->file_dir, p->temp, 0);
+	if (p->temp[0])
+		unlinkat(p->file_dir, p->temp, 0);
 	close_fdp(&p->file);
 }
 
@@ -255,14 +269,32 @@ static void write_file(struct put *p, const void *data, size_t n)
 	}
 }
 
+/* Gives the complete file its name, in one step for whoever looks. */
+static int publish(struct put *p, const char *name)
+{
+	char self[40];
+	if (p->temp[0])
+		return fchmod(p->file, p->entry.mode & 01777) < 0 ? -1 : renameat(p->file_dir, p->temp, p->file_dir, name);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->file);
+	if (linkat(AT_FDCWD, self, p->file_dir, name, AT_SYMLINK_FOLLOW) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return -1;
+	make_temp_name(p->temp);
+	if (linkat(AT_FDCWD, self, p->file_dir, p->temp, AT_SYMLINK_FOLLOW) < 0) {
+		p->temp[0] = '\0';
+		return -1;
+	}
+	return renameat(p->file_dir, p->temp, p->file_dir, name);
+}
+
 static void end_file(struct put *p, uint64_t size)
 {
 	struct timespec times[2] = { time_of(&p->entry), time_of(&p->entry) };
 	if (p->file < 0)
 		return;
-	/* The mode last: a file must not be more open than it will be while it is incomplete. */
-	if ((p->at != size && ftruncate(p->file, (off_t)size) < 0) || fchmod(p->file, p->entry.mode & 01777) < 0 || futimens(p->file, times) < 0 ||
-	    renameat(p->file_dir, p->temp, p->file_dir, name_of(p, buf_str(&p->path))) < 0) {
+	if ((p->at != size && ftruncate(p->file, (off_t)size) < 0) || futimens(p->file, times) < 0 ||
+	    publish(p, name_of(p, buf_str(&p->path))) < 0) {
 		fail_file(p);
 		return;
 	}

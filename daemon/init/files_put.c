@@ -33,7 +33,8 @@ struct put {
 	char temp[TEMP_MAX];
 	struct record_entry entry; /* of it; strings are not kept */
 	struct buf path;        /* of the entry at hand */
-	uint64_t at;
+	uint64_t at;            /* where the next bytes belong */
+	uint64_t wrote;         /* where the file ends so far: less than `at` behind a hole */
 	uint64_t entries, bytes, failed;
 	bool done;
 };
@@ -233,7 +234,7 @@ static void start_file(struct put *p, int dir, const struct record_entry *e)
 	own(p, p->file, NULL);
 	p->file_dir = dir;
 	p->entry = *e;
-	p->at = 0;
+	p->at = p->wrote = 0;
 }
 
 static void drop_file(struct put *p)
@@ -265,6 +266,7 @@ static void write_file(struct put *p, const void *data, size_t n)
 		at += w;
 		n -= (size_t)w;
 		p->at += (uint64_t)w;
+		p->wrote = p->at;
 		p->bytes += (uint64_t)w;
 	}
 }
@@ -293,7 +295,7 @@ static void end_file(struct put *p, uint64_t size)
 	struct timespec times[2] = { time_of(&p->entry), time_of(&p->entry) };
 	if (p->file < 0)
 		return;
-	if ((p->at != size && ftruncate(p->file, (off_t)size) < 0) || futimens(p->file, times) < 0 ||
+	if ((p->wrote != size && ftruncate(p->file, (off_t)size) < 0) || futimens(p->file, times) < 0 ||
 	    publish(p, name_of(p, buf_str(&p->path))) < 0) {
 		fail_file(p);
 		return;

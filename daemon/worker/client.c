@@ -10,6 +10,8 @@
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
+#include <limits.h>
+
 enum { REF_MAX = 128 };
 
 struct client {
@@ -77,8 +79,8 @@ static int take_command(const struct tlv *f, struct command *cmd, struct error *
 
 static int take_exec(const struct tlv *f, char **ret_ref, struct command *cmd, struct error *err)
 {
-	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_ARG, MUX_F_ENV, MUX_F_CWD, MUX_F_USER,
-						  MUX_F_TIMEOUT_MS, MUX_F_FLAGS, MUX_F_ROWS, MUX_F_COLS };
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW,	MUX_F_SANDBOX, MUX_F_ARG,  MUX_F_ENV, MUX_F_CWD,
+						  MUX_F_USER, MUX_F_TIMEOUT_MS, MUX_F_FLAGS,   MUX_F_ROWS, MUX_F_COLS };
 
 	if (tlv_only(f, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(f, MUX_F_SANDBOX, REF_MAX, ret_ref, err) != 0)
 		return -1;
@@ -156,7 +158,8 @@ static struct exec *find_asked(const struct asked *a, struct error *err)
 	struct sandbox s;
 	struct exec *x;
 
-	if (tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, err) != 0 || tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0)
+	if (tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, err) != 0 ||
+	    tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0)
 		return NULL;
 	if (operation)
 		return find_operation(a->c, operation, err);
@@ -176,7 +179,8 @@ static struct exec *find_asked(const struct asked *a, struct error *err)
 
 static void open_attach(const struct asked *a)
 {
-	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
+	static const enum mux_field allowed[] = { MUX_F_KIND,	   MUX_F_WINDOW,     MUX_F_SANDBOX,
+						  MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
 	struct error err = ERROR_INIT;
 	uint64_t from[SPOOL_CHANNELS];
 	struct exec *x = NULL;
@@ -206,8 +210,10 @@ static int may_resume(const struct asked *a, const struct exec *x, const uint64_
 	if (x->info.detached)
 		return error_set(err, ERR_CONFLICT, "a detached command cannot be resumed; attach to it");
 	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++) {
-		if (x->spool && from[ch] < exec_total(x, ch) && spool_next(x->spool, (enum spool_channel)ch, from[ch]) != from[ch])
-			return error_set(err, ERR_NOT_FOUND, "output from offset %llu on is no longer kept", (unsigned long long)from[ch]);
+		if (x->spool && from[ch] < exec_total(x, ch) &&
+		    spool_next(x->spool, (enum spool_channel)ch, from[ch]) != from[ch])
+			return error_set(err, ERR_NOT_FOUND, "output from offset %llu on is no longer kept",
+					 (unsigned long long)from[ch]);
 	}
 	return 0;
 }
@@ -241,15 +247,16 @@ static void open_resume(const struct asked *a)
 
 static int relay_fields(const struct asked *a, enum mux_kind kind, struct sandbox *s, struct tlv *out, struct error *err)
 {
-	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_PATH, MUX_F_ACTION, MUX_F_PORT, MUX_F_FLAGS,
-						  MUX_F_USER, MUX_F_CWD };
-	auto_free char *ref = NULL, *path = NULL, *user = NULL, *cwd = NULL;
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_PATH, MUX_F_ACTION,
+						  MUX_F_PORT, MUX_F_FLAGS,  MUX_F_USER,	   MUX_F_CWD,  MUX_F_NAME };
+	auto_free char *ref = NULL, *path = NULL, *user = NULL, *cwd = NULL, *name = NULL;
 	const struct tlv *f = a->fields;
 	struct execs *e = a->c->e;
 
 	if (tlv_only(f, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(f, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0 ||
-	    tlv_str(f, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, err) != 0 || tlv_str(f, MUX_F_USER, LIMIT_PATH_BYTES_MAX, &user, err) != 0 ||
-	    tlv_str(f, MUX_F_CWD, LIMIT_PATH_BYTES_MAX, &cwd, err) != 0)
+	    tlv_str(f, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, err) != 0 ||
+	    tlv_str(f, MUX_F_USER, LIMIT_PATH_BYTES_MAX, &user, err) != 0 ||
+	    tlv_str(f, MUX_F_CWD, LIMIT_PATH_BYTES_MAX, &cwd, err) != 0 || tlv_str(f, MUX_F_NAME, NAME_MAX, &name, err) != 0)
 		return -1;
 	if (!ref)
 		return error_set(err, ERR_INVALID, "no sandbox is named");
@@ -258,11 +265,13 @@ static int relay_fields(const struct asked *a, enum mux_kind kind, struct sandbo
 	if (controller_resolve(e->controller, &a->c->who, ref, s, err) != 0)
 		return -1;
 	if (s->state != SANDBOX_RUNNING)
-		return error_set(err, s->end_reason == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT, "sandbox %s is %s", ref, sandbox_state_text(s->state));
+		return error_set(err, s->end_reason == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT, "sandbox %s is %s", ref,
+				 sandbox_state_text(s->state));
 	tlv_add_u64(out, MUX_F_KIND, kind);
 	tlv_add_str(out, MUX_F_PATH, path);
 	tlv_add_str(out, MUX_F_USER, user);
 	tlv_add_str(out, MUX_F_CWD, cwd);
+	tlv_add_str(out, MUX_F_NAME, name);
 	if (tlv_has(f, MUX_F_ACTION))
 		tlv_add_u64(out, MUX_F_ACTION, tlv_u64(f, MUX_F_ACTION, 0));
 	if (tlv_has(f, MUX_F_PORT))
@@ -373,7 +382,8 @@ static void do_serve(void *arg)
 	free(a);
 }
 
-void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n, void (*gone)(void *ctx), void *ctx)
+void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n,
+			void (*gone)(void *ctx), void *ctx)
 {
 	struct arrival *a = xmalloc(sizeof(*a) + n);
 	struct client *c = xcalloc(1, sizeof(*c));

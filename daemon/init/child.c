@@ -65,8 +65,7 @@ static int set_stdio(const int stdio[3])
 	for (int i = 0; i < 3; i++)
 		if (dup2(high[i], i) < 0)
 			return -1;
-	static const int keep[] = { 0, 1, 2 };
-	sys_close_all_but(keep, 3);
+	sys_close_from(3);
 	return 0;
 }
 

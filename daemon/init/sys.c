@@ -59,13 +59,29 @@ static bool is_kept(const int *keep, size_t n, int fd)
 	return false;
 }
 
-/* For kernels without close_range. */
+/* For kernels without close_range: what /proc lists, else every number that is likely. */
 static void close_one_by_one(const int *keep, size_t n)
 {
-	long most = sysconf(_SC_OPEN_MAX);
-	for (int fd = 0; fd < most && fd < 65536; fd++)
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	int listed[1024];
+	size_t count = 0;
+	while (d && (e = readdir(d)) && count < sizeof(listed) / sizeof(listed[0]))
+		if (e->d_name[0] != '.')
+			listed[count++] = (int)strtol(e->d_name, NULL, 10);
+	bool all = d && count < sizeof(listed) / sizeof(listed[0]);
+	if (d)
+		closedir(d);
+	for (int i = 0; i < (all ? (int)count : 65536); i++) {
+		int fd = all ? listed[i] : i;
 		if (!is_kept(keep, n, fd))
 			close(fd);
+	}
+}
+
+void sys_close_from(unsigned from)
+{
+	syscall(SYS_close_range, from, ~0U, 0);
 }
 
 void sys_close_all_but(const int *keep, size_t n)

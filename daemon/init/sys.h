@@ -20,6 +20,8 @@ void sys_bound_caps(uint64_t keep);
 
 /* Closes everything but these descriptors. */
 void sys_close_all_but(const int *keep, size_t n);
+/* Closes everything from a number on, where the kernel can do that in one call; what is close-on-exec goes at exec anyway. */
+void sys_close_from(unsigned from);
 /* Makes this process a subreaper. False when the kernel takes the call and does nothing. */
 bool sys_become_subreaper(void);
 

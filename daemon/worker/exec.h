@@ -40,6 +40,7 @@ int execs_cancel(struct execs *e, const struct id *operation, int signal, struct
 
 /* Serves a client's mux connection after the upgrade: takes the descriptor (closed before gone is called, on the loop
  * thread) and copies the bytes read so far (any thread). */
-void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n, void (*gone)(void *ctx), void *ctx);
+void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n,
+			void (*gone)(void *ctx), void *ctx);
 
 #endif

@@ -200,7 +200,9 @@ int exec_build_open(struct exec *x, const struct command *cmd, bool keep_caps, u
 	if (keep_caps)
 		tlv_add_u64(t, MUX_F_KEEP_CAPS, 1);
 	if (t->own.overflow || t->own.len > LIMIT_MUX_FIELDS_MAX - 64)
-		return error_set(err, ERR_TOO_LARGE, "argument list too long: arguments and environment take %zu bytes, the limit is %d; "
-				 "pass large data on standard input", t->own.len, LIMIT_MUX_FIELDS_MAX);
+		return error_set(err, ERR_TOO_LARGE,
+				 "argument list too long: arguments and environment take %zu bytes, the limit is %d; "
+				 "pass large data on standard input",
+				 t->own.len, LIMIT_MUX_FIELDS_MAX);
 	return 0;
 }

@@ -18,26 +18,26 @@ struct mailbox;
 /* What image and spec give every command of a sandbox. */
 struct defaults {
 	struct strv env; /* "K=V", unique keys */
-	char *user;      /* NULL: root */
-	char *cwd;       /* never NULL */
+	char *user;	 /* NULL: root */
+	char *cwd;	 /* never NULL */
 };
 
 /* What is in hand for one sandbox. */
 struct box {
 	struct id sandbox;
-	struct exec *execs;   /* list by box_next */
+	struct exec *execs; /* list by box_next */
 	size_t n_execs;
-	struct relay *relays; /* list */
+	struct relay *relays;	   /* list */
 	struct defaults *defaults; /* NULL: not read yet */
-	bool dropped; /* the sandbox is gone */
-	bool busy;    /* somebody walks it: not to be freed now */
+	bool dropped;		   /* the sandbox is gone */
+	bool busy;		   /* somebody walks it: not to be freed now */
 };
 
 /* Stdin on its way: bytes [acked, received) are kept, so that another link can be given them again. */
 struct stdin_pipe {
 	struct ring ring;
-	uint64_t acked;    /* consumed inside */
-	uint64_t sent;     /* handed to the link */
+	uint64_t acked;	   /* consumed inside */
+	uint64_t sent;	   /* handed to the link */
 	uint64_t received; /* from the client */
 	bool eof, eof_sent;
 };
@@ -55,33 +55,33 @@ struct exec {
 	struct exec *box_next;
 	struct exec *dirty_next;
 	bool dirty;
-	struct id key;       /* the operation; the sandbox's own id for its start command */
+	struct id key; /* the operation; the sandbox's own id for its start command */
 	enum exec_state state;
-	bool delivered;      /* OPEN was sent once: from then on only RESUME */
-	bool resuming;       /* the stream to init began with RESUME */
-	bool resumable;      /* init answered: the stdin offset is known */
+	bool delivered; /* OPEN was sent once: from then on only RESUME */
+	bool resuming;	/* the stream to init began with RESUME */
+	bool resumable; /* init answered: the stdin offset is known */
 	bool has_stdin;
-	bool held;           /* a foreground reader, present or in its grace, holds the producer back */
+	bool held; /* a foreground reader, present or in its grace, holds the producer back */
 	bool canceling;
-	bool warned;         /* the spool's trouble was logged */
+	bool warned; /* the spool's trouble was logged */
 	struct spool_info info;
-	struct tlv open;     /* fields for init, until delivered */
+	struct tlv open; /* fields for init, until delivered */
 	struct stream init;
 	struct spool *spool; /* NULL until there is something to keep */
 	bool eof[SPOOL_CHANNELS];
 	uint64_t acked[SPOOL_CHANNELS]; /* what init may forget */
 	struct stdin_pipe in;
-	uint64_t signals;    /* not yet sent, bit n: signal n */
-	uint16_t rows, cols; /* not yet sent, 0: none */
-	struct reader *owner;   /* the foreground reader; also in readers */
+	uint64_t signals;	/* not yet sent, bit n: signal n */
+	uint16_t rows, cols;	/* not yet sent, 0: none */
+	struct reader *owner;	/* the foreground reader; also in readers */
 	struct reader *readers; /* list */
 	struct event *timer;
-	int64_t timeout_ms;  /* init enforces it */
+	int64_t timeout_ms; /* init enforces it */
 	/* Monotonic, 0: none. overdue: init should have ended the command by then. */
 	int64_t link_by_ms, resume_by_ms, overdue_ms, record_at_ms;
 	struct spool_end end;
-	bool recorded;   /* the store has it */
-	bool told;       /* the outcome may be told */
+	bool recorded; /* the store has it */
+	bool told;     /* the outcome may be told */
 	unsigned record_tries;
 };
 
@@ -90,8 +90,8 @@ struct reader {
 	struct stream stream;
 	struct exec *exec;
 	struct reader *next;
-	bool owner;     /* foreground: its stdin, signals and acknowledgements count */
-	bool starter;   /* of a detached command: told whether it started and how it ended, no output */
+	bool owner;   /* foreground: its stdin, signals and acknowledgements count */
+	bool starter; /* of a detached command: told whether it started and how it ended, no output */
 	bool accepted;
 	uint64_t pos[SPOOL_CHANNELS]; /* next spool byte to send */
 	bool eof[SPOOL_CHANNELS];
@@ -114,7 +114,7 @@ struct execs {
 
 /* --- exec.c --- */
 struct box *box_get(struct execs *e, const struct id *sandbox); /* made when absent */
-void box_release(struct execs *e, struct box *b); /* frees an empty one */
+void box_release(struct execs *e, struct box *b);		/* frees an empty one */
 /* Starts what was granted. It always comes back: a command that cannot start has ended (and is freed later this turn). */
 struct exec *exec_start(struct execs *e, const struct exec_grant *grant, const struct command *cmd, unsigned flags, bool detached,
 			const char *owner);
@@ -194,7 +194,7 @@ void relay_end_all(struct box *b, enum mux_error why, const char *text);
 /* --- keeper.c --- */
 /* live_dir and dir may be the same. */
 struct keeper *keeper_new(struct event_base *base, const char *live_dir, const char *dir);
-void keeper_free(struct keeper *k); /* waits for the work in hand */
+void keeper_free(struct keeper *k);				   /* waits for the work in hand */
 void keeper_set_retention(struct keeper *k, int64_t retention_ms); /* any thread */
 void keeper_archive(struct keeper *k, const char *from, const char *to);
 

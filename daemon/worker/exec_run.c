@@ -113,9 +113,12 @@ static void link_too_late(struct exec *x)
 	struct spool_end end;
 
 	if (x->delivered)
-		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "the connection to the sandbox broke and did not come back; whether the command ended is unknown");
+		end = exec_end_text(
+			OUTCOME_LOST, MUX_ERR_LOST,
+			"the connection to the sandbox broke and did not come back; whether the command ended is unknown");
 	else
-		end = exec_end_text(OUTCOME_NOT_STARTED, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init has not connected");
+		end = exec_end_text(OUTCOME_NOT_STARTED, MUX_ERR_UNAVAILABLE,
+				    "the sandbox does not answer: sandbox-init has not connected");
 	exec_end(x, &end);
 }
 
@@ -131,7 +134,8 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 	if (x->state != EXEC_ENDED && passed(&x->link_by_ms, now))
 		link_too_late(x);
 	if (x->state != EXEC_ENDED && passed(&x->overdue_ms, now)) {
-		struct spool_end end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init did not end the command when it had to");
+		struct spool_end end =
+			exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init did not end the command when it had to");
 
 		exec_end(x, &end);
 	}
@@ -186,7 +190,8 @@ static void warn_degraded(struct exec *x)
 	if (x->warned || !spool_degraded(x->spool))
 		return;
 	x->warned = true;
-	log_warn("exec", "output of operation=%s is kept in memory only, a restart would lose it: %s", x->key.text, spool_degraded(x->spool));
+	log_warn("exec", "output of operation=%s is kept in memory only, a restart would lose it: %s", x->key.text,
+		 spool_degraded(x->spool));
 }
 
 static void init_data(struct stream *s, unsigned channel, uint64_t offset, const void *p, size_t n)
@@ -288,7 +293,8 @@ static void init_window(struct stream *s, unsigned channel, uint64_t consumed)
 
 /* --- control --- */
 
-static void send_control(struct exec *x, enum mux_control_action action, enum mux_field f1, uint64_t v1, enum mux_field f2, uint64_t v2)
+static void send_control(struct exec *x, enum mux_control_action action, enum mux_field f1, uint64_t v1, enum mux_field f2,
+			 uint64_t v2)
 {
 	auto_tlv t = TLV_INIT;
 
@@ -423,8 +429,8 @@ static void init_lost(struct stream *s, enum mux_error why)
 	if (x->state == EXEC_ENDED)
 		return;
 	if (why == MUX_ERR_DELETED || why == MUX_ERR_EXPIRED) {
-		end = why == MUX_ERR_DELETED ? exec_end_text(OUTCOME_DELETED, why, "sandbox deleted") :
-					       exec_end_text(OUTCOME_EXPIRED, why, "sandbox expired");
+		end = why == MUX_ERR_DELETED ? exec_end_text(OUTCOME_DELETED, why, "sandbox deleted")
+					     : exec_end_text(OUTCOME_EXPIRED, why, "sandbox expired");
 		exec_end(x, &end);
 		return;
 	}

@@ -17,9 +17,12 @@ struct idmap {
 	size_t len;
 };
 
-#define IDMAP_INIT { .slots = NULL }
+#define IDMAP_INIT                                                                                                               \
+	{                                                                                                                        \
+		.slots = NULL                                                                                                    \
+	}
 
-void idmap_done(struct idmap *m); /* the values are the caller's */
+void idmap_done(struct idmap *m);			      /* the values are the caller's */
 void *idmap_get(const struct idmap *m, const struct id *key); /* NULL when absent */
 /* Replaces; value is not NULL. Returns the value that was there, or NULL. */
 void *idmap_put(struct idmap *m, const struct id *key, void *value);

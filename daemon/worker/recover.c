@@ -33,7 +33,8 @@ static void adopt_spool(struct exec *x, struct spool *take_s)
 	x->info = *spool_info(take_s);
 	x->held = !x->info.detached && !x->info.main;
 	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++)
-		x->acked[ch] = x->held ? spool_acked(take_s, (enum spool_channel)ch) : spool_total(take_s, (enum spool_channel)ch);
+		x->acked[ch] =
+			x->held ? spool_acked(take_s, (enum spool_channel)ch) : spool_total(take_s, (enum spool_channel)ch);
 }
 
 /* --- ended ones --- */
@@ -122,7 +123,8 @@ struct exec *exec_load_main(struct execs *e, const struct id *sandbox, struct er
 
 	if (spool_load(e, sandbox, true, &s, err) != 0) {
 		if (err->code == ERR_NOT_FOUND)
-			error_set(err, ERR_NOT_FOUND, "sandbox %s has no start command, or its output is no longer kept", sandbox->text);
+			error_set(err, ERR_NOT_FOUND, "sandbox %s has no start command, or its output is no longer kept",
+				  sandbox->text);
 		return NULL;
 	}
 	x = exec_new(e, sandbox, &info);
@@ -174,7 +176,8 @@ static void recover_main(struct execs *e, const char *name)
 	struct id key;
 	struct exec *x;
 
-	if (strncmp(name, SPOOL_MAIN_PREFIX, strlen(SPOOL_MAIN_PREFIX)) != 0 || id_parse(name + strlen(SPOOL_MAIN_PREFIX), &key) != 0)
+	if (strncmp(name, SPOOL_MAIN_PREFIX, strlen(SPOOL_MAIN_PREFIX)) != 0 ||
+	    id_parse(name + strlen(SPOOL_MAIN_PREFIX), &key) != 0)
 		return;
 	if (idmap_get(&e->table, &key) || spool_load(e, &key, true, &s, NULL) != 0)
 		return;

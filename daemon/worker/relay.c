@@ -23,7 +23,7 @@ struct side {
 	struct stream stream;
 	struct relay *relay;
 	struct flow out[MUX_CHANNELS];
-	bool closing;            /* the other side closed: this one is, once it was given everything */
+	bool closing; /* the other side closed: this one is, once it was given everything */
 	struct tlv close_fields;
 };
 
@@ -220,9 +220,22 @@ static void client_lost(struct stream *s, enum mux_error why)
 	relay_free(side_of(s)->relay);
 }
 
-static const struct stream_ops client_ops = { .data = on_data, .eof = on_eof, .window = on_window, .closed = client_closed, .lost = client_lost, .writable = on_writable };
+static const struct stream_ops client_ops = {
+	.data = on_data,
+	.eof = on_eof,
+	.window = on_window,
+	.closed = client_closed,
+	.lost = client_lost,
+	.writable = on_writable,
+};
 static const struct stream_ops init_ops = {
-	.accepted = on_accepted, .data = on_data, .eof = on_eof, .window = on_window, .closed = init_closed, .lost = init_lost, .writable = on_writable,
+	.accepted = on_accepted,
+	.data = on_data,
+	.eof = on_eof,
+	.window = on_window,
+	.closed = init_closed,
+	.lost = init_lost,
+	.writable = on_writable,
 };
 
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)

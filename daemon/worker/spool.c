@@ -56,7 +56,8 @@ struct spool {
 /* Areas 0 and 1: heads of stdout and stderr; 2 and 3: their rings. */
 static size_t area_start(unsigned area)
 {
-	return area < SPOOL_CHANNELS ? PAGE + area * (size_t)HEAD : PAGE + SPOOL_CHANNELS * (size_t)HEAD + (area - SPOOL_CHANNELS) * (size_t)RING;
+	return area < SPOOL_CHANNELS ? PAGE + area * (size_t)HEAD
+				     : PAGE + SPOOL_CHANNELS * (size_t)HEAD + (area - SPOOL_CHANNELS) * (size_t)RING;
 }
 
 static size_t area_size(unsigned area)
@@ -194,7 +195,8 @@ static bool head_sane(struct file_head *h)
 {
 	if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0 || h->version != SPOOL_VERSION)
 		return false;
-	if (h->sandbox[ID_TEXT_LEN] != '\0' || !id_valid(h->sandbox) || h->owner[SPOOL_OWNER_MAX] != '\0' || h->text[SPOOL_TEXT_MAX] != '\0')
+	if (h->sandbox[ID_TEXT_LEN] != '\0' || !id_valid(h->sandbox) || h->owner[SPOOL_OWNER_MAX] != '\0' ||
+	    h->text[SPOOL_TEXT_MAX] != '\0')
 		return false;
 	for (unsigned c = 0; c < SPOOL_CHANNELS; c++) {
 		uint64_t total = atomic_load(&h->ch[c].total), floor = atomic_load(&h->ch[c].floor);
@@ -277,7 +279,8 @@ static void append_piece(struct spool *s, enum spool_channel ch, uint64_t total,
 		reserve(s, ch, (size_t)end);
 	} else {
 		reserve(s, SPOOL_CHANNELS + ch, end - HEAD > RING ? RING : (size_t)(end - HEAD));
-		if (end > (uint64_t)HEAD + RING && atomic_load_explicit(&s->head->ch[ch].floor, memory_order_relaxed) < end - RING)
+		if (end > (uint64_t)HEAD + RING &&
+		    atomic_load_explicit(&s->head->ch[ch].floor, memory_order_relaxed) < end - RING)
 			atomic_store_explicit(&s->head->ch[ch].floor, end - RING, memory_order_release);
 	}
 	memcpy(to, p, n);
@@ -387,9 +390,13 @@ bool spool_finished(const struct spool *s, struct spool_end *ret)
 	if (!(atomic_load(&h->flags) & FLAG_FINISHED))
 		return false;
 	if (ret) {
-		*ret = (struct spool_end){ .outcome = (enum outcome)h->outcome, .exit_code = h->exit_code, .signal = h->signal,
-					   .oom_killed = h->oom_killed, .truncated = h->truncated,
-					   .code = (enum error_code)h->code, .mux_error = h->mux_error };
+		*ret = (struct spool_end){ .outcome = (enum outcome)h->outcome,
+					   .exit_code = h->exit_code,
+					   .signal = h->signal,
+					   .oom_killed = h->oom_killed,
+					   .truncated = h->truncated,
+					   .code = (enum error_code)h->code,
+					   .mux_error = h->mux_error };
 		memcpy(ret->text, h->text, sizeof(ret->text));
 	}
 	return true;

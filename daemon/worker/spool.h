@@ -28,8 +28,8 @@ enum spool_channel { SPOOL_OUT = 0, SPOOL_ERR = 1 };
 /* What a restarted daemon must know and the store does not. */
 struct spool_info {
 	struct id sandbox;
-	bool main;     /* the sandbox's start command: no operation record */
-	bool detached; /* no client holds it: output is acknowledged as it comes */
+	bool main;			 /* the sandbox's start command: no operation record */
+	bool detached;			 /* no client holds it: output is acknowledged as it comes */
 	char owner[SPOOL_OWNER_MAX + 1]; /* who may resume it */
 };
 
@@ -39,9 +39,9 @@ struct spool_end {
 	int exit_code;
 	int signal;
 	bool oom_killed;
-	bool truncated;       /* bytes that init counted never came */
+	bool truncated;	      /* bytes that init counted never came */
 	enum error_code code; /* ERR_NONE, or why it did not start or was lost */
-	int mux_error;        /* enum mux_error, 0: none */
+	int mux_error;	      /* enum mux_error, 0: none */
 	char text[SPOOL_TEXT_MAX + 1];
 };
 
@@ -77,7 +77,8 @@ bool spool_capture(const struct spool *s, enum spool_channel ch, struct capture 
 /* Copies a finished spool's file to another place and removes the first. Blocks on the disk: never on the event loop. */
 int spool_archive(const char *from, const char *to, struct error *err);
 /* Deletes spools in dir that nobody has open: those older than retention (a start command's only once ../sandboxes/<id> is
- * gone), then the oldest while the rest takes more than disk_max bytes. Blocks on the disk: never on the event loop. Returns how many went. */
+ * gone), then the oldest while the rest takes more than disk_max bytes. Blocks on the disk: never on the event loop. Returns how
+ * many went. */
 size_t spool_sweep(const char *dir, int64_t retention_ms, int64_t disk_max);
 
 #endif

@@ -46,7 +46,8 @@ static void list_dir(DIR *d, struct kept_list *l)
 	while ((e = readdir(d))) {
 		struct kept k;
 
-		if (!spool_name(dirfd(d), e->d_name, &k) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+		if (!spool_name(dirfd(d), e->d_name, &k) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+		    !S_ISREG(st.st_mode))
 			continue;
 		/* Pages written through a mapping move mtime late or, on some file systems, never: ctime follows the blocks. */
 		k.changed_us = (int64_t)st.st_mtim.tv_sec * 1000000;

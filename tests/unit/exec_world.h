@@ -47,8 +47,8 @@ struct flow_seen {
 	uint64_t first[MUX_CHANNELS]; /* offset of data[] */
 	bool eof[MUX_CHANNELS];
 	uint64_t consumed[MUX_CHANNELS]; /* by the peer */
-	bool hold;  /* does not report what it consumed */
-	bool count; /* data is counted and checked by the pattern, not kept */
+	bool hold;			 /* does not report what it consumed */
+	bool count;			 /* data is counted and checked by the pattern, not kept */
 	uint64_t got[MUX_CHANNELS];
 };
 
@@ -193,8 +193,14 @@ static void seen_closed(void *ctx, struct mux *m, uint32_t id, const struct tlv 
 }
 
 static const struct mux_handler end_handler = {
-	.hello = seen_hello, .opened = seen_opened, .accepted = seen_accepted, .data = seen_data, .eof = seen_eof,
-	.window = seen_window, .control = seen_control, .closed = seen_closed,
+	.hello = seen_hello,
+	.opened = seen_opened,
+	.accepted = seen_accepted,
+	.data = seen_data,
+	.eof = seen_eof,
+	.window = seen_window,
+	.control = seen_control,
+	.closed = seen_closed,
 };
 
 static ssize_t end_sink(void *ctx, const struct iovec *iov, int n)
@@ -257,7 +263,8 @@ static void end_pump(struct end *e)
 
 static void pump(struct world *w)
 {
-	struct pollfd fds[2] = { { .fd = w->in.m ? w->in.fd : -1, .events = POLLIN }, { .fd = w->client.m ? w->client.fd : -1, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = w->in.m ? w->in.fd : -1, .events = POLLIN },
+				 { .fd = w->client.m ? w->client.fd : -1, .events = POLLIN } };
 
 	if (w->in.deaf || w->in.broken)
 		fds[0].fd = -1;
@@ -268,14 +275,14 @@ static void pump(struct world *w)
 	end_pump(&w->client);
 }
 
-#define wait_for(w, condition) \
-	do { \
-		int64_t until_ = clock_mono_ms() + WAIT_MS; \
-		while (!(condition)) { \
-			pump(w); \
-			if (clock_mono_ms() > until_) \
-				fail_msg("waited too long for " #condition); \
-		} \
+#define wait_for(w, condition)                                                                                                   \
+	do {                                                                                                                     \
+		int64_t until_ = clock_mono_ms() + WAIT_MS;                                                                      \
+		while (!(condition)) {                                                                                           \
+			pump(w);                                                                                                 \
+			if (clock_mono_ms() > until_)                                                                            \
+				fail_msg("waited too long for " #condition);                                                     \
+		}                                                                                                                \
 	} while (0)
 
 /* --- the daemon's side --- */
@@ -339,7 +346,9 @@ static MAYBE_UNUSED void client_connect(struct world *w)
 
 static void make_sandbox(struct world *w)
 {
-	struct node_report report = { .node = w->node, .name = "here", .max_sandboxes = 10, .network = { [NETWORK_DENY] = true } };
+	struct node_report report = {
+		.node = w->node, .name = "here", .max_sandboxes = 10, .network = { [NETWORK_DENY] = true }
+	};
 	struct spec spec;
 	struct create_result created;
 	struct lease lease;
@@ -371,7 +380,7 @@ static void make_sandbox(struct world *w)
 
 static void set_defaults(struct world *w)
 {
-	struct image_config image = { .user = (char *)(uintptr_t)"worker", .workdir = (char *)(uintptr_t)"/" };
+	struct image_config image = { .user = (char *)(uintptr_t) "worker", .workdir = (char *)(uintptr_t) "/" };
 	struct error err = ERROR_INIT;
 
 	strv_add(&image.env, "FROM_IMAGE=image");

@@ -263,7 +263,8 @@ static void a_dropped_sandbox_ends_its_commands(void **state)
 		enum outcome why;
 		enum mux_error error;
 		const char *word;
-	} rows[] = { { OUTCOME_EXPIRED, MUX_ERR_EXPIRED, "sandbox expired" }, { OUTCOME_DELETED, MUX_ERR_DELETED, "sandbox deleted" },
+	} rows[] = { { OUTCOME_EXPIRED, MUX_ERR_EXPIRED, "sandbox expired" },
+		     { OUTCOME_DELETED, MUX_ERR_DELETED, "sandbox deleted" },
 		     { OUTCOME_LOST, MUX_ERR_LOST, "ended by itself" } };
 	struct world *w = *state;
 
@@ -427,8 +428,8 @@ static void init_cannot_make_up_an_outcome(void **state)
 {
 	static const struct {
 		uint64_t outcome, code, sig;
-	} rows[] = { { OUTCOME_EXITED, 256, 0 }, { OUTCOME_SIGNALED, 0, 0 }, { OUTCOME_SIGNALED, 0, 65 }, { OUTCOME_NONE, 0, 0 },
-		     { OUTCOME_DELETED, 0, 0 }, { 77, 0, 0 } };
+	} rows[] = { { OUTCOME_EXITED, 256, 0 }, { OUTCOME_SIGNALED, 0, 0 }, { OUTCOME_SIGNALED, 0, 65 },
+		     { OUTCOME_NONE, 0, 0 },	 { OUTCOME_DELETED, 0, 0 },  { 77, 0, 0 } };
 	struct world *w = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -483,7 +484,8 @@ static void base_fields(struct world *w, struct tlv *t, uint64_t kind)
 static void what_a_client_may_not_ask_is_refused(void **state)
 {
 	struct world *w = *state;
-	auto_tlv unknown = TLV_INIT, forged = TLV_INIT, flags = TLV_INIT, none = TLV_INIT, nobody = TLV_INIT, no_argv = TLV_INIT, relative = TLV_INIT;
+	auto_tlv unknown = TLV_INIT, forged = TLV_INIT, flags = TLV_INIT, none = TLV_INIT, nobody = TLV_INIT, no_argv = TLV_INIT,
+		 relative = TLV_INIT;
 	auto_tlv attach = TLV_INIT;
 
 	base_fields(w, &unknown, 99);

@@ -195,12 +195,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		T(an_upload_flows_and_is_answered),
-		T(a_download_is_whole_before_its_end),
-		T(a_dial_is_a_pipe_both_ways),
-		T(a_query_is_answered_in_its_accept),
-		T(refusals_and_losses_are_told),
-		T(a_client_that_goes_ends_its_streams),
+		T(an_upload_flows_and_is_answered), T(a_download_is_whole_before_its_end),
+		T(a_dial_is_a_pipe_both_ways),	    T(a_query_is_answered_in_its_accept),
+		T(refusals_and_losses_are_told),    T(a_client_that_goes_ends_its_streams),
 		T(a_deleted_sandbox_ends_them_too),
 	};
 

@@ -355,11 +355,11 @@ static void who_does_not_come_back_is_given_up(void **state)
 {
 	struct world *w = *state;
 	uint32_t id = client_exec(w, 0);
-	struct flow_seen *c, *f = in_accept(w, 0);
-	auto_free char *op = accepted_operation(w, id);
+	struct flow_seen *c = flow_of(&w->client, id), *f = in_accept(w, 0);
 	int64_t start = clock_mono_ms();
 	struct tlv got;
 
+	wait_for(w, c->accepted);
 	client_connect(w);
 	wait_for(w, f->controls == 1);
 	got = fields_of(&f->control);

@@ -108,8 +108,20 @@ static void keeps_small_output_whole(void **state)
 /* Around every border: head, tail, ring. */
 static void keeps_head_and_tail_of_every_size(void **state)
 {
-	static const uint64_t sizes[] = { 0, 1, HEAD - 1, HEAD, HEAD + 1, 2 * HEAD - 1, 2 * HEAD, 2 * HEAD + 1, RING, HEAD + RING - 1,
-					  HEAD + RING, HEAD + RING + 1, HEAD + 2 * RING + 17, 7 * RING + 12345 };
+	static const uint64_t sizes[] = { 0,
+					  1,
+					  HEAD - 1,
+					  HEAD,
+					  HEAD + 1,
+					  2 * HEAD - 1,
+					  2 * HEAD,
+					  2 * HEAD + 1,
+					  RING,
+					  HEAD + RING - 1,
+					  HEAD + RING,
+					  HEAD + RING + 1,
+					  HEAD + 2 * RING + 17,
+					  7 * RING + 12345 };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {

@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill create list inspect wait extend delete ps top operation image daemon doctor version help'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation image daemon doctor version help'
 _sandbox_globals='--help --version --json --quiet -q --server --tenant --debug'
 
 _sandbox_options() {
@@ -13,6 +13,7 @@ _sandbox_options() {
 	'attach') echo ' --since' ;;
 	'logs') echo ' --follow -f --tail -n --since' ;;
 	'kill') echo ' --signal -s' ;;
+	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
 	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
 	'inspect' | 'show') echo '' ;;
@@ -125,6 +126,7 @@ _sandbox_what() {
 	'attach') echo 'operation' ;;
 	'logs') echo 'sandbox' ;;
 	'kill') echo 'operation' ;;
+	'cp' | 'copy') echo 'file' ;;
 	'create') echo 'none' ;;
 	'list' | 'ls') echo 'none' ;;
 	'inspect' | 'show') echo 'sandbox' ;;

@@ -73,6 +73,10 @@ complete -c sandbox -n '__fish_seen_subcommand_from logs' -a '(sandbox __complet
 complete -c sandbox -n __fish_use_subcommand -a kill -d 'end running commands'
 complete -c sandbox -n '__fish_seen_subcommand_from kill' -l signal -s s -x -d 'name or number (default TERM, then KILL)'
 complete -c sandbox -n '__fish_seen_subcommand_from kill' -a '(sandbox __complete operation 2>/dev/null)'
+complete -c sandbox -n __fish_use_subcommand -a cp -d 'copy files between here and a sandbox'
+complete -c sandbox -n '__fish_seen_subcommand_from cp copy' -l dry-run -s n -d 'print what would be copied, copy nothing'
+complete -c sandbox -n '__fish_seen_subcommand_from cp copy' -l verify -d 'compare SHA-256 of every file afterwards'
+complete -c sandbox -n '__fish_seen_subcommand_from cp copy' -F
 complete -c sandbox -n __fish_use_subcommand -a create -d 'create a sandbox and print its id'
 complete -c sandbox -n '__fish_seen_subcommand_from create' -l image -s i -x -d 'image to start from (default sandbox-base:latest)'
 complete -c sandbox -n '__fish_seen_subcommand_from create' -l name -s n -x -d 'a name to refer to it by'

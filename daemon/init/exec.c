@@ -301,6 +301,10 @@ static void take_message(struct exec *x, const struct sup_message *m)
 	case SUP_EXITED:
 		if (m->more)
 			pids_add(&x->in->leaving, x->supervisor);
+		if (!x->in->subreaper && !x->why)
+			reap_leave_group(x->in, x->main);
+		else if (!x->in->subreaper)
+			reap_kill_group(x->in, x->main); /* what was lost since the first time */
 		exited(x, m->status);
 		exec_maybe_end(x);
 		return;

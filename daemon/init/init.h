@@ -82,8 +82,9 @@ bool exec_awaits_reaper(const struct init *in);
 int reap_init(struct init *in, struct error *err);
 /* A supervisor died without a report: kills every adopted process that was not left behind on purpose, until none is left. */
 void reap_hunt(struct init *in);
-/* Kills the strangers of one command, where supervisors cannot adopt. */
+/* Where supervisors cannot adopt: kills what one command lost to init, or marks it as left behind on purpose. */
 void reap_kill_group(struct init *in, pid_t main);
+void reap_leave_group(struct init *in, pid_t main);
 void reap_kill_all(struct init *in);
 
 /* pipe.c, dial.c, files.c, ps.c. Each answers the OPEN by itself. */

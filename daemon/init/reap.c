@@ -90,19 +90,31 @@ static void hunt(struct timer *t)
 		timer_arm(&in->loop, &in->strangers, HUNT_MS);
 }
 
-void reap_kill_group(struct init *in, pid_t main)
+/* Where supervisors cannot adopt, init does. With one command running, whatever was adopted is that command's; else only what
+ * stayed in its session or group is sure. */
+static void list_group(const struct init *in, pid_t main, struct pids *ret)
 {
-	auto_pids found = { .items = NULL }, ours = { .items = NULL };
+	auto_pids found = { .items = NULL };
 	list_strangers(in, &found);
 	for (size_t i = 0; i < found.len; i++) {
 		struct process_stat st;
 		if (process_stat(found.items[i], &st) < 0)
 			continue;
-		/* With one command running, whatever was adopted is its; else only what stayed in its session or group is sure. */
 		if (in->running == 1 || st.session == main || st.pgrp == main)
-			pids_add(&ours, found.items[i]);
+			pids_add(ret, found.items[i]);
 	}
+}
+
+void reap_kill_group(struct init *in, pid_t main)
+{
+	auto_pids ours = { .items = NULL };
+	list_group(in, main, &ours);
 	tree_signal(&ours, true, SIGKILL);
+}
+
+void reap_leave_group(struct init *in, pid_t main)
+{
+	list_group(in, main, &in->left);
 }
 
 void reap_kill_all(struct init *in)

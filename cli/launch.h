@@ -24,7 +24,6 @@ struct launch_options {
 /* Option rows for a struct T whose member m is a struct launch_options: those people use, and the others. */
 #define LAUNCH_ROWS_MAIN(T, m) \
 	OPT_SECRETS('e', "env", T, m.env, "NAME[=VALUE]", "variable; NAME alone takes the local value, if set"), \
-	OPT_LIST(0, "env-file", T, m.env_file, "FILE", "read NAME=VALUE lines, literally (# comments)"), \
 	OPT_TEXT('w', "cwd", T, m.cwd, "DIR", "working directory, an absolute path"), \
 	OPT_TEXT('u', "user", T, m.user, "USER[:GROUP]", "run as this user, by name or number"), \
 	OPT_DURATION(0, "timeout", T, m.timeout_ms, "TIME", 1, 1000LL * LIMIT_TTL_MAX_SECONDS, "end the command after TIME (status 124)"), \
@@ -32,6 +31,7 @@ struct launch_options {
 	OPT_FLAG(0, "no-stdin", T, m.no_stdin, "leave standard input alone")
 
 #define LAUNCH_ROWS_REST(T, m) \
+	OPT_LIST(0, "env-file", T, m.env_file, "FILE", "read NAME=VALUE lines, literally (# comments)"), \
 	OPT_FLAG('i', "interactive", T, m.interactive, "accepted for habit: input is passed on anyway"), \
 	OPT_INT(0, "status-fd", T, m.status_fd, "N", 0, 1 << 20, "write how it ended as a JSON line to descriptor N"), \
 	OPT_TEXT(0, "escape", T, m.escape, "KEY", "escape key on a terminal, or none (default ~)")

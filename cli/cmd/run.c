@@ -2,10 +2,12 @@
 #include "cli/command.h"
 
 #include "cli/create.h"
+#include "cli/ending.h"
 #include "cli/interrupt.h"
 #include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/session.h"
+#include "cli/transfer.h"
 #include "shared/base/clock.h"
 #include "shared/base/mem.h"
 #include "shared/json/json.h"
@@ -14,6 +16,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define WORKSPACE "/workspace"
 
 enum { DELETE_TRIES_MS = 10 * 1000, DELETE_RETRY_MS = 100, DELETE_WAIT_MS = 60 * 1000 };
 
@@ -21,6 +26,8 @@ struct options {
 	struct create_options create;
 	struct launch_options launch;
 	bool keep;
+	const char *upload;
+	struct strv download;
 	struct words command;
 };
 
@@ -29,6 +36,8 @@ static const struct options defaults = { .create = { CREATE_DEFAULTS }, .launch 
 static const struct option_row options[] = {
 	CREATE_ROW_IMAGE(struct options, create, 0),
 	LAUNCH_ROWS_MAIN(struct options, launch),
+	OPT_TEXT(0, "upload", struct options, upload, "DIR", "first copy the contents of DIR into /workspace"),
+	OPT_LIST(0, "download", struct options, download, "PATH", "afterwards copy PATH of /workspace here, repeatable"),
 	OPT_FLAG(0, "keep", struct options, keep, "do not delete the sandbox afterwards"),
 	OPT_REST,
 	CREATE_ROWS_MAIN(struct options, create),
@@ -44,7 +53,7 @@ static const struct positional positionals[] = {
 
 static const struct example examples[] = {
 	{ "sandbox run -- uname -a", "one command in a sandbox of its own" },
-	{ "sandbox run -it --image alpine:3 -- sh", "look around, leave nothing behind" },
+	{ "sandbox run --upload . --download out.txt -- make", "files in, a result out" },
 	{ NULL, NULL },
 };
 
@@ -147,12 +156,50 @@ static void remove_sandbox(struct run *r)
 		out_warn(r->cli, "sandbox %s is being deleted, but that was not seen to end: %s", r->id, err.message);
 }
 
+static int upload(struct run *r, struct error *err)
+{
+	static const struct transfer_options plain = { .verify = false };
+	struct transfer_stats stats;
+	struct stat st;
+	bool directory = stat(r->o->upload, &st) != 0 || S_ISDIR(st.st_mode);
+	auto_free char *from = xasprintf("%s%s", r->o->upload, directory ? "/." : "");
+	if (!*r->o->upload)
+		return error_set(err, ERR_INVALID, "--upload: the path is empty");
+	if (transfer_put(r->cli, r->id, from, WORKSPACE, &plain, &stats, err) != 0)
+		return error_wrap(err, "--upload");
+	if (stats.failed)
+		return error_set(err, ERR_SYSTEM, "--upload: %llu entries could not be copied", (unsigned long long)stats.failed);
+	return 0;
+}
+
+/* Results come out whatever the command's status was; a failure is the tool's only when the command had none. */
+static int download(struct run *r, const char *path, int status)
+{
+	static const struct transfer_options plain = { .verify = false };
+	struct transfer_stats stats;
+	struct error err = ERROR_INIT;
+	auto_free char *from = xasprintf("%s%s", path[0] == '/' ? "" : WORKSPACE "/", path);
+	if (transfer_get(r->cli, r->id, from, ".", &plain, &stats, &err) == 0 && stats.failed == 0)
+		return status;
+	if (interrupted(&err))
+		return 128 + interrupt_signal();
+	out_warn(r->cli, "--download %s: %s", path, err.message[0] ? err.message : "not everything was copied");
+	return status == 0 ? STATUS_TOOL : status;
+}
+
 static int in_sandbox(struct run *r, struct error *err)
 {
 	struct launch l = { .sandbox = r->id, .options = &r->o->launch, .argv = &r->o->command, .must_return = true };
+	if (r->o->upload && upload(r, err) != 0)
+		return -1;
+	if (r->o->upload && !r->o->launch.cwd)
+		r->o->launch.cwd = WORKSPACE;
 	if (interrupt_signal())
 		return 128 + interrupt_signal();
-	return launch_run(r->cli, &l, err);
+	int status = launch_run(r->cli, &l, err);
+	for (size_t i = 0; i < r->o->download.len && status >= 0 && !interrupt_signal(); i++)
+		status = download(r, r->o->download.items[i], status);
+	return status;
 }
 
 static int run(struct cli *cli, void *opaque, struct error *err)
@@ -182,6 +229,9 @@ const struct verb verb_run = {
 	.summary = "run a command in a new sandbox, then delete it",
 	.manual = "Creates a sandbox, runs the command as exec does and deletes the sandbox, also when the command fails, when the connection "
 		  "breaks and when INT, TERM or HUP arrive at any moment.\n"
+		  "\n"
+		  "--upload copies a directory's contents (or a file) into /workspace, where the command then starts unless --cwd says otherwise; "
+		  "when that fails, the command is not run. --download copies results into the current directory, whatever the command's status.\n"
 		  "\n" LAUNCH_MANUAL "\n\n" LAUNCH_MANUAL_TTY,
 	.options = options,
 	.positionals = positionals,

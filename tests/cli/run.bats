@@ -79,6 +79,21 @@ interrupt_after() {
 	until_ok 30 nothing_left
 }
 
+@test "files in before, results out afterwards" {
+	mkdir -p "$BATS_TEST_TMPDIR/w/up/sub"
+	cd "$BATS_TEST_TMPDIR/w"
+	echo in >up/sub/f
+	run -5 --separate-stderr small --upload up --download result --download out -- sh -c 'cat sub/f >result; mkdir out; echo o >out/o; exit 5'
+	[ "$(cat result)" = in ]
+	[ "$(cat out/o)" = o ]
+	run -125 --separate-stderr small --upload nothing-here -- true
+	[[ $stderr == *nothing-here* ]]
+	run -125 --separate-stderr small --download nosuch -- true
+	[[ $stderr == *nosuch* ]]
+	run -3 small --download nosuch -- sh -c 'exit 3'
+	nothing_left
+}
+
 @test "several at once" {
 	run -0 bash -c "seq 6 | xargs -P6 -I{} timeout 100 sandbox run --image $IMAGE --disk-mib 64 -- echo {} | sort -n | tr '\n' ' '"
 	[ "$output" = "1 2 3 4 5 6 " ]

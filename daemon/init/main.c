@@ -25,7 +25,7 @@ struct arguments {
 
 static int parse_arguments(int argc, char **argv, struct arguments *ret, struct error *err)
 {
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; i < argc; i += 2) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 		int r = 0;
 		if (!value)
@@ -40,7 +40,6 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret, struct 
 			return error_set(err, ERR_INVALID, "unknown option %s", argv[i]);
 		if (r < 0)
 			return -1;
-		i++;
 	}
 	return ret->socket ? 0 : error_set(err, ERR_INVALID, "--socket is missing");
 }

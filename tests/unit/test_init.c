@@ -395,8 +395,8 @@ static long resident_kib(pid_t pid)
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = read(fd, text, sizeof(text) - 1);
 	text[n > 0 ? n : 0] = '\0';
-	const char *at = strstr(text, "VmRSS:");
-	return at ? strtol(at + 6, NULL, 10) : -1;
+	const char *at = strstr(text, "RssAnon:"); /* its own memory, without the pages of the program file */
+	return at ? strtol(at + 8, NULL, 10) : -1;
 }
 
 static void a_stopped_reader_stops_the_command(void **state)

@@ -1,4 +1,4 @@
-/* The poll loop of one stream and the handlers of its frames. Resuming is in stream_resume.c. */
+/* The poll loop of one stream and the handlers of its frames. Output is in stream_output.c, resuming in stream_resume.c. */
 #include "cli/stream_state.h"
 
 #include "cli/signals.h"
@@ -77,99 +77,6 @@ static void leave_time_passed(struct stream *s)
 	s->cancelled = true;
 	control(s, MUX_CONTROL_CANCEL, 0);
 	s->leave_by_ms = clock_mono_ms() + LEAVE_MS;
-}
-
-/* --- output ---------------------------------------------------------------------------------------------------------------- */
-
-static void capture_add(struct capture *c, size_t max, const char *p, size_t n)
-{
-	c->total += n;
-	if (c->tail.len == 0 && c->head.len < max) {
-		size_t k = n < max - c->head.len ? n : max - c->head.len;
-		buf_add(&c->head, p, k);
-		p += k;
-		n -= k;
-	}
-	if (n == 0)
-		return;
-	buf_add(&c->tail, p, n);
-	if (c->tail.len > 2 * LIMIT_OUTPUT_TAIL_MAX)
-		buf_consume(&c->tail, c->tail.len - LIMIT_OUTPUT_TAIL_MAX);
-}
-
-static void output_failed(struct stream *s, int error)
-{
-	if (error == EPIPE)
-		stream_leave(s, LEFT_READER_GONE, 0);
-	else
-		stream_leave(s, LEFT_WRITE_FAILED, error);
-}
-
-static void report_consumed(struct stream *s, unsigned i)
-{
-	uint64_t kept = outlet_pending(&s->out[i]);
-	mux_consumed(s->conn.mux, s->id, MUX_STDOUT + i, s->received[i] - s->skew[i] - kept);
-}
-
-static void output(struct stream *s, unsigned i, const void *p, size_t n)
-{
-	struct capture *c = i == 0 ? s->rq->capture_out : s->rq->capture_err;
-	if (c)
-		capture_add(c, s->rq->capture_max, p, n);
-	else if (s->holding)
-		buf_add(&s->held[i], p, n);
-	else if (s->ret->left == LEFT_NOT && outlet_write(&s->out[i], p, n) != 0)
-		output_failed(s, s->out[i].error);
-}
-
-/* Where the last `lines` lines begin; an unfinished last line counts as one. */
-static size_t tail_start(const struct buf *b, uint64_t lines)
-{
-	size_t at = b->len;
-	if (lines == 0)
-		return at;
-	if (at > 0 && b->data[at - 1] == '\n')
-		at--;
-	while (at > 0 && (b->data[at - 1] != '\n' || --lines > 0))
-		at--;
-	return at;
-}
-
-void stream_release_tail(struct stream *s)
-{
-	if (!s->holding)
-		return;
-	s->holding = false;
-	for (unsigned i = 0; i < 2; i++) {
-		struct buf *b = &s->held[i];
-		size_t at = tail_start(b, s->rq->tail_lines);
-		if (b->len > at)
-			output(s, i, b->data + at, b->len - at);
-		buf_done(b);
-	}
-}
-
-static void on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *p, size_t n)
-{
-	struct stream *s = ctx;
-	(void)m;
-	if (stream != s->id || (channel != MUX_STDOUT && channel != MUX_STDERR))
-		return;
-	unsigned i = channel - MUX_STDOUT;
-	s->received[i] = offset + s->skew[i] + n;
-	if (n > 0)
-		s->last_byte = ((const char *)p)[n - 1];
-	output(s, i, p, n);
-	report_consumed(s, i);
-	stream_caught_up(s);
-}
-
-static void flush_outlet(struct stream *s, unsigned i)
-{
-	if (outlet_flush(&s->out[i]) != 0)
-		output_failed(s, s->out[i].error);
-	if (s->conn.fd >= 0 && !s->ret->closed)
-		report_consumed(s, i);
 }
 
 /* --- frames ---------------------------------------------------------------------------------------------------------------- */
@@ -277,7 +184,7 @@ static void on_closed(void *ctx, struct mux *m, uint32_t stream, const struct tl
 
 const struct mux_handler stream_handler = {
 	.accepted = on_accepted,
-	.data = on_data,
+	.data = stream_on_data,
 	.window = on_window,
 	.control = on_control,
 	.closed = on_closed,
@@ -430,7 +337,7 @@ static void on_ready(struct stream *s, const struct pollfd fds[static FD_COUNT])
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		if (fds[FD_OUT + i].revents)
-			flush_outlet(s, i);
+			stream_flush_outlet(s, i);
 	}
 	if (fds[FD_IN].revents && s->phase == PHASE_LIVE)
 		on_input(s);

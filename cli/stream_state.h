@@ -1,4 +1,4 @@
-/* The state of a running stream, shared by stream.c and stream_resume.c alone. */
+/* The state of a running stream, shared by stream.c, stream_output.c and stream_resume.c alone. */
 #ifndef SANDBOX_CLI_STREAM_STATE_H
 #define SANDBOX_CLI_STREAM_STATE_H
 
@@ -54,6 +54,11 @@ void stream_leave(struct stream *s, enum stream_left why, int detail);
 void stream_signals(struct stream *s);
 /* Accepted or resumed: what waited for that is sent. */
 void stream_go_live(struct stream *s);
+
+/* stream_output.c */
+void stream_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *p, size_t n);
+/* Its reader takes bytes again. */
+void stream_flush_outlet(struct stream *s, unsigned i);
 
 /* The new stream's counters start where the old one's ended. */
 void stream_rebase(struct stream *s);

@@ -126,6 +126,11 @@ static int escape_key(const struct launch_options *o)
 	return strcmp(o->escape, "none") == 0 ? -1 : (unsigned char)o->escape[0];
 }
 
+static bool lacks_bytes(const struct capture *c)
+{
+	return c->head.len + c->tail.len < c->total;
+}
+
 /* The operation as the server keeps it, with the output that was streamed here in place of its excerpt. */
 static int print_operation(struct cli *cli, const struct stream_result *r, const struct capture *out, const struct capture *errs,
                            struct error *err)
@@ -143,7 +148,7 @@ static int print_operation(struct cli *cli, const struct stream_result *r, const
 		struct result full = o.result;
 		full.out = *out;
 		full.err = *errs;
-		full.truncated = out->tail.len > 0 || errs->tail.len > 0 || r->incomplete || r->left != LEFT_NOT;
+		full.truncated = lacks_bytes(out) || lacks_bytes(errs) || r->incomplete || r->left != LEFT_NOT;
 		struct operation shown = o;
 		shown.result = full;
 		auto_json *j = operation_to_json(&shown);

@@ -97,6 +97,8 @@ static void accept_stream(struct exec *x)
 	x->accepted = true;
 	tlv_add_u64(&t, MUX_F_PID, (uint64_t)x->main);
 	tlv_add_u64(&t, MUX_F_OFFSET_IN, x->input.taken);
+	tlv_add_u64(&t, MUX_F_OFFSET_OUT, x->out[0].sent);
+	tlv_add_u64(&t, MUX_F_OFFSET_ERR, x->out[1].sent);
 	mux_accept(x->in->link.mux, x->ep.stream, &t, INPUT_WINDOW);
 }
 

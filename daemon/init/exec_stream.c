@@ -130,12 +130,12 @@ void exec_resume(struct init *in, uint32_t stream, const struct tlv *t)
 	} else if (drop) {
 		exec_free(x);
 		mux_close(in->link.mux, stream, NULL);
-	} else if (!output_holds(&x->out[0], out) || !output_holds(&x->out[1], err_at)) {
-		link_refuse(in, stream, MUX_ERR_REFUSED, "output from these offsets is not kept (stdout %llu to %llu, stderr %llu to %llu)",
-			    (unsigned long long)x->out[0].start, (unsigned long long)x->out[0].end,
-			    (unsigned long long)x->out[1].start, (unsigned long long)x->out[1].end);
+	} else if (out > x->out[0].end || err_at > x->out[1].end) {
+		link_refuse(in, stream, MUX_ERR_REFUSED, "there is no output at these offsets (stdout ends at %llu, stderr at %llu)",
+			    (unsigned long long)x->out[0].end, (unsigned long long)x->out[1].end);
 	} else {
-		exec_attach(x, stream, out, err_at);
+		/* A worker that lost what it had gets the rest; ACCEPT says where that begins. */
+		exec_attach(x, stream, output_kept(&x->out[0], out), output_kept(&x->out[1], err_at));
 		exec_deliver(x);
 	}
 }

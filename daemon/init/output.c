@@ -159,9 +159,9 @@ bool output_blocked(const struct output *o)
 	return !o->ended && o->end - o->start >= o->window;
 }
 
-bool output_holds(const struct output *o, uint64_t offset)
+uint64_t output_kept(const struct output *o, uint64_t offset)
 {
-	return offset >= o->start && offset <= o->end;
+	return offset < o->start ? o->start : offset;
 }
 
 void output_pump(struct output *o)

@@ -30,8 +30,8 @@ struct output {
 void output_init(struct output *o, struct loop *l, unsigned channel, uint32_t window, void (*changed)(struct output *o));
 /* Starts reading. Takes fd; a failure ends the channel. */
 void output_open(struct output *o, int take_fd);
-/* Whether an offset can be served: it is not below what was consumed, nor past what was read. */
-bool output_holds(const struct output *o, uint64_t offset);
+/* The first offset from `offset` on that is kept: below it everything was consumed. */
+uint64_t output_kept(const struct output *o, uint64_t offset);
 void output_attach(struct output *o, struct mux *m, uint32_t stream, uint64_t offset);
 void output_detach(struct output *o);
 void output_acked(struct output *o, uint64_t offset);

@@ -95,8 +95,9 @@ static void judge_error(const struct exec *x, const struct tlv *fields, struct s
 	take_message(fields, "sandbox-init gave no reason", end->text, sizeof(end->text));
 	if (x->resuming && why == MUX_ERR_NOT_FOUND)
 		snprintf(end->text, sizeof(end->text), "sandbox-init no longer knows the command; whether it ended is unknown");
-	/* It ran: nobody can say how it ended. */
-	if (x->state == EXEC_RUNNING || x->resuming || why == MUX_ERR_LOST) {
+	/* It may have run: only when init says that it did not, it did not. */
+	if (tlv_u64(fields, MUX_F_OUTCOME, OUTCOME_NONE) != OUTCOME_NOT_STARTED &&
+	    (x->state == EXEC_RUNNING || x->resuming || why == MUX_ERR_LOST)) {
 		end->outcome = OUTCOME_LOST;
 		why = MUX_ERR_LOST;
 	}
@@ -136,6 +137,9 @@ void exec_end_from_init(struct exec *x, const struct tlv *fields)
 
 	if (tlv_has(fields, MUX_F_ERROR)) {
 		judge_error(x, fields, &end);
+	} else if (tlv_u64(fields, MUX_F_OUTCOME, OUTCOME_NONE) == OUTCOME_LOST) {
+		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "");
+		take_message(fields, "sandbox-init lost the command", end.text, sizeof(end.text));
 	} else if (judge_outcome(x, fields, &end) != 0) {
 		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init reported an outcome that cannot be");
 	} else if (!totals_match(x, fields)) {

@@ -391,13 +391,34 @@ static int take_stdin_offset(struct exec *x, const struct tlv *fields)
 	return 0;
 }
 
+/* After a RESUME: where output goes on. Later than asked when init was told before that the bytes may go, and this
+ * daemon has lost the spool they were in. */
+static int take_output_offsets(struct exec *x, const struct tlv *fields)
+{
+	static const enum mux_field names[SPOOL_CHANNELS] = { MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
+
+	for (unsigned ch = 0; ch < SPOOL_CHANNELS && x->resuming; ch++) {
+		uint64_t offset = tlv_u64(fields, names[ch], x->acked[ch]);
+
+		if (offset < x->acked[ch])
+			return -1;
+		if (offset > exec_total(x, ch)) {
+			spool_skip(exec_spool(x), (enum spool_channel)ch, offset);
+			log_warn("exec", "output is not whole operation=%s", x->key.text);
+		}
+		x->acked[ch] = offset;
+		mux_rebase_recv(x->init.m, x->init.id, ch + MUX_STDOUT, offset);
+	}
+	return 0;
+}
+
 static void init_accepted(struct stream *s, const struct tlv *fields)
 {
 	struct exec *x = container_of(s, struct exec, init);
 	struct spool_end end;
 
-	if (take_stdin_offset(x, fields) != 0) {
-		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init answered with a stdin offset that cannot be");
+	if (take_stdin_offset(x, fields) != 0 || take_output_offsets(x, fields) != 0) {
+		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init answered with offsets that cannot be");
 		exec_end(x, &end);
 		return;
 	}

@@ -1,6 +1,7 @@
 /* The data plane with a real sandbox-init, run as an ordinary process: the two ends of the protocol meet. */
 #include "tests/unit/exec_world.h"
 
+#include <glob.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -112,6 +113,23 @@ static uint32_t resume(struct world *w, const char *op, uint64_t out)
 	return id;
 }
 
+/* Removes an operation's file from whichever place in memory the daemon chose. */
+static void drop_spools(struct world *w, const char *op)
+{
+	auto_free char *kept = xasprintf("%s/execs/%s", w->dir, op);
+	glob_t found;
+
+	if (glob("/dev/shm/sandboxd-*", 0, NULL, &found) == 0) {
+		for (size_t i = 0; i < found.gl_pathc; i++) {
+			auto_free char *path = xasprintf("%s/%s", found.gl_pathv[i], op);
+
+			unlink(path);
+		}
+		globfree(&found);
+	}
+	unlink(kept);
+}
+
 static void a_command_runs(void **state)
 {
 	struct world *w = *state;
@@ -204,6 +222,40 @@ static void an_end_during_a_restart_is_not_lost(void **state)
 	operation_list_done(&execs);
 }
 
+/* The daemon is killed and its spools are gone: the command still ends with its own status, and what is missing is said. */
+static void a_lost_spool_is_a_gap_not_an_end(void **state)
+{
+	struct world *w = *state;
+	uint32_t id = run(w, "head -c 2000000 /dev/zero; sleep 0.7; echo end; exit 3", MUX_OPEN_DETACH);
+	auto_free char *op = accepted_operation(w, id);
+	struct operation_list execs;
+	struct sandbox_list live;
+	struct operation o;
+
+	/* The output has been taken by then, and init was told so. */
+	for (int i = 0; i < 40; i++) {
+		pump(w);
+		usleep(10000);
+	}
+	daemon_stop(w);
+	drop_spools(w, op);
+	assert_int_equal(controller_desired(w->controller, &w->node, &live, &execs, NULL), 0);
+	assert_int_equal(execs.len, 1);
+	daemon_start(w);
+	execs_recover(w->execs, &execs);
+	initlink_expect(w->links, &w->sandbox.id, init_pid, false);
+	operation_init(&o);
+	wait_for(w, controller_operation(w->controller, &w->who, op, &o, NULL) == 0 && op_ended(o.state));
+	assert_int_equal(o.result.outcome, OUTCOME_EXITED);
+	assert_int_equal(o.result.exit_code, 3);
+	assert_int_equal(o.result.out.total, 2000004);
+	assert_true(o.result.truncated);
+	assert_memory_equal(o.result.out.tail.data + o.result.out.tail.len - 4, "end\n", 4);
+	operation_done(&o);
+	sandbox_list_done(&live);
+	operation_list_done(&execs);
+}
+
 static void cancel_ends_the_tree(void **state)
 {
 	struct world *w = *state;
@@ -260,6 +312,7 @@ int main(void)
 		T(stdin_and_large_output_go_through),
 		T(restarts_lose_and_repeat_nothing),
 		T(an_end_during_a_restart_is_not_lost),
+		T(a_lost_spool_is_a_gap_not_an_end),
 		T(cancel_ends_the_tree),
 		T(what_does_not_exist_says_so),
 		T(many_commands_at_once),

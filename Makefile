@@ -38,10 +38,10 @@ LDFLAGS_ALL := -pie -Wl,-z,relro,-z,now,--as-needed -pthread $(SANFLAGS) $(LDFLA
 pc_cflags = $(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null)
 pc_libs   = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
 CLI_PC    := libcjson
-DAEMON_PC := libcjson libmicrohttpd libevent_core libevent_pthreads sqlite3 libcurl inih
+DAEMON_PC := libcjson libmicrohttpd libevent_core libevent_pthreads sqlite3 libcurl inih openssl libsodium
 CPPFLAGS  += $(call pc_cflags,$(DAEMON_PC))
 CLI_LIBS    := $(call pc_libs,$(CLI_PC))
-DAEMON_LIBS := $(call pc_libs,$(DAEMON_PC))
+DAEMON_LIBS := $(call pc_libs,$(DAEMON_PC)) -lwslay
 
 # --- sources ---------------------------------------------------------------------------------------------------
 BASE_C   := $(wildcard shared/base/*.c)

@@ -1,6 +1,7 @@
 /* Defaults that depend on who runs the daemon, paths derived from others, and the checks of single words and of keys together. */
 #include "daemon/config_priv.h"
 
+#include "daemon/address.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -154,19 +155,32 @@ static int check_paths(const struct daemon_config *c, struct error *err)
 	return 0;
 }
 
-/* Loopback only: TCP beyond this machine needs TLS, which the API's own listener does not speak. */
-static int check_listen(const char *listen, struct error *err)
+/* Plain TCP beyond this machine would show tokens to whoever listens. */
+static int check_listen(const struct daemon_config *c, struct error *err)
 {
-	static const char *const hosts[] = { "127.0.0.1:", "[::1]:", "localhost:" };
-	int64_t port;
-	if (!*listen)
+	struct address a;
+	bool tls = *c->tls_cert || *c->tls_key;
+	if (tls && (check_path("daemon.tls_cert", c->tls_cert, err) != 0 || check_path("daemon.tls_key", c->tls_key, err) != 0))
+		return -1;
+	if (!*c->listen)
 		return 0;
-	for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
-		size_t n = strlen(hosts[i]);
-		if (strncmp(listen, hosts[i], n) == 0)
-			return parse_i64("daemon.listen: port", listen + n, 0, 65535, &port, err);
-	}
-	return error_set(err, ERR_INVALID, "daemon.listen: '%.100s' is not 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", listen);
+	if (address_parse("daemon.listen", c->listen, &a, err) != 0)
+		return -1;
+	if (!tls && !c->insecure_http && !address_loopback(&a))
+		return error_set(err, ERR_INVALID, "daemon.listen: %s is beyond loopback (127.0.0.1, [::1]): set daemon.tls_cert and daemon.tls_key, or "
+				 "daemon.insecure_http = true where the network itself is private", c->listen);
+	return 0;
+}
+
+static int check_proxies(const struct daemon_config *c, struct error *err)
+{
+	struct subnets n;
+	if (subnets_parse("daemon.trusted_proxies", c->trusted_proxies, &n, err) != 0)
+		return -1;
+	subnets_done(&n);
+	if (c->hosts[strspn(c->hosts, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_[]:, ")])
+		return error_set(err, ERR_INVALID, "daemon.hosts: '%.100s' is not a comma separated list of host names", c->hosts);
+	return 0;
 }
 
 static int check_policy(const struct daemon_config *c, struct error *err)
@@ -209,7 +223,7 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
-	if (check_paths(c, err) != 0 || check_listen(c->listen, err) != 0 || check_policy(c, err) != 0)
+	if (check_paths(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
 		return -1;
 	return check_registries(c->allowed_registries, err) != 0 ? -1 : check_worker(c, err);
 }

@@ -151,7 +151,8 @@ static int start_api(struct daemon *d, struct error *err)
 		return -1;
 	log_info("daemon", "serving socket=%s version=%s pid=%d", d->config.socket, SANDBOX_VERSION, (int)getpid());
 	if (tcp)
-		log_info("daemon", "serving tcp=%s port=%u token-file=%s/api-token", d->config.listen, port, d->config.state_dir);
+		log_info("daemon", "serving %s=%s port=%u token-file=%s/api-token", *d->config.tls_cert ? "https" : "http", d->config.listen, port,
+			 d->config.state_dir);
 	return 0;
 }
 
@@ -213,8 +214,10 @@ static void reload(struct daemon *d)
 		apply_log_level(&d->config);
 		controller_reload(d->controller, &d->config);
 		worker_reload(d->worker);
-		api_set_profile(d->api, d->config.policy_profile);
-		log_info("daemon", "configuration reloaded");
+		if (api_reload(d->api, &err) != 0)
+			log_error("daemon", "certificate and names not reloaded, the old ones stay: %s", err.message);
+		else
+			log_info("daemon", "configuration reloaded");
 	}
 	daemon_config_done(&fresh);
 }

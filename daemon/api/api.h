@@ -32,10 +32,11 @@ struct api *api_new(const struct api_options *o);
 int api_socket_free(const char *path, struct error *err);
 /* Serves on a unix socket; makes its directory, replaces a stale socket. ERR_CONFLICT: another daemon answers there. */
 int api_listen_unix(struct api *a, const char *path, struct error *err);
-/* Serves on "127.0.0.1:PORT", "[::1]:PORT" or "localhost:PORT" (0: any, told in *ret_port). Other addresses are refused. */
+/* Serves on "ADDRESS:PORT" (port 0: any, told in *ret_port): HTTPS when the configuration has a certificate. */
 int api_listen_tcp(struct api *a, const char *address, uint16_t *ret_port, struct error *err);
-/* After a reload: what doctor says about the policy profile. */
-void api_set_profile(struct api *a, const char *profile);
+/* After a reload of the configuration: policy profile, host names, trusted proxies, certificate. -1: the old certificate and
+ * names stay. */
+int api_reload(struct api *a, struct error *err);
 /* Stops accepting, answers who waits, waits up to timeout for slow work, removes the socket. False when slow work is still
  * under way: then nothing it uses may be freed. */
 bool api_stop(struct api *a, int64_t timeout_ms);

@@ -19,15 +19,30 @@ static int check_browser(struct request *r, const struct listener *l, struct err
 		return error_set(err, ERR_FORBIDDEN, "requests of web pages (Origin) are refused");
 	if (!host)
 		return error_set(err, ERR_FORBIDDEN, "a Host header is needed");
-	static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-		char port[8];
-		snprintf(port, sizeof(port), ":%u", l->port);
-		if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || strcmp(host + n, port) == 0))
-			return 0;
-	}
-	return error_set(err, ERR_FORBIDDEN, "Host '%.64s' is not an address of this server", host);
+	if (!api_host_allowed(r->api, l, host))
+		return error_set(err, ERR_FORBIDDEN, "Host '%.64s' is not a name of this server; daemon.hosts lists those it answers to", host);
+	return 0;
+}
+
+static enum MHD_Result add_forwarded(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct buf *list = ctx;
+	(void)kind;
+	if (value && strcasecmp(name, "X-Forwarded-For") == 0)
+		buf_addf(list, "%s%s", list->len ? "," : "", value);
+	return MHD_YES;
+}
+
+static void take_address(struct request *r)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	char peer[ADDRESS_TEXT_MAX] = "";
+	auto_buf forwarded = BUF_INIT;
+	if (info && info->client_addr)
+		address_host(info->client_addr, peer);
+	/* All of them: a proxy may add a line of its own under one that the client wrote. */
+	MHD_get_connection_values(r->conn, MHD_HEADER_KIND, add_forwarded, &forwarded);
+	api_client_address(r->api, peer, forwarded.len ? buf_str(&forwarded) : NULL, r->caller.from);
 }
 
 static int check_token(struct request *r, struct error *err)
@@ -44,10 +59,12 @@ static int check_token(struct request *r, struct error *err)
 int caller_establish(struct request *r, const struct listener *l, bool public_route, struct error *err)
 {
 	if (l->tcp) {
+		take_address(r);
 		if (check_browser(r, l, err) != 0)
 			return -1;
 		return public_route ? 0 : check_token(r, err);
 	}
+	snprintf(r->caller.from, sizeof(r->caller.from), "unix");
 	if (public_route)
 		return 0;
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);

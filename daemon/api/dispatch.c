@@ -59,11 +59,11 @@ static void log_request(const struct request *r, int status)
 	double ms = (double)(clock_mono_us() - r->started_us) / 1000.0;
 	const char *id = r->route ? r->route->id : "-";
 	if (status >= 500)
-		log_warn("api", "request=%s %s %s status=%d ms=%.2f by=\"%s\": %s", r->caller.request_id, r->method, id, status, ms, r->caller.who,
-			 r->err.message);
+		log_warn("api", "request=%s %s %s status=%d ms=%.2f by=\"%s\" from=%s: %s", r->caller.request_id, r->method, id, status, ms,
+			 r->caller.who, r->caller.from, r->err.message);
 	else
-		log_debug("api", "request=%s %s %s status=%d ms=%.2f by=\"%s\"%s%s", r->caller.request_id, r->method, id, status, ms,
-			  r->caller.who, status >= 400 ? ": " : "", status >= 400 ? r->err.message : "");
+		log_debug("api", "request=%s %s %s status=%d ms=%.2f by=\"%s\" from=%s%s%s", r->caller.request_id, r->method, id, status, ms,
+			  r->caller.who, r->caller.from, status >= 400 ? ": " : "", status >= 400 ? r->err.message : "");
 }
 
 static struct MHD_Response *response_of(struct answer *a)

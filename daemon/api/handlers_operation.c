@@ -3,9 +3,11 @@
 
 #include "daemon/api/server.h"
 #include "daemon/api/wait.h"
+#include "daemon/api/wsbridge.h"
 #include "daemon/worker/exec.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
+#include "shared/http/ws.h"
 #include "shared/json/model_json.h"
 
 #include <fcntl.h>
@@ -151,17 +153,57 @@ static void on_upgraded(void *cls, struct MHD_Connection *conn, void *ctx, const
 	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
 }
 
-static bool wants_mux(struct request *r)
+/* The same over WebSocket, which proxies pass: a bridge takes the messages' bytes to a plain stream. */
+static void on_websocket(void *cls, struct MHD_Connection *conn, void *ctx, const char *extra, size_t n, MHD_socket fd,
+			 struct MHD_UpgradeResponseHandle *urh)
+{
+	(void)cls;
+	(void)conn;
+	struct request *r = ctx;
+	struct error err = ERROR_INIT;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	int stream = own >= 0 ? bridge_open(r->api->bridges, own, extra, n, &err) : error_errno(&err, "duplicating a descriptor");
+	if (stream >= 0)
+		execs_serve_client(r->api->o.execs, &r->caller, stream, NULL, 0, NULL, NULL);
+	else
+		log_error("api", "request=%s: no WebSocket connection: %s", r->caller.request_id, err.message);
+	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static bool wants_upgrade(struct request *r, const char *protocol)
 {
 	const char *upgrade = request_header(r, "Upgrade"), *connection = request_header(r, "Connection");
-	return strcmp(r->method, "GET") == 0 && upgrade && strcasecmp(upgrade, "sandbox-mux") == 0 && connection &&
-	       strcasestr(connection, "upgrade");
+	return strcmp(r->method, "GET") == 0 && upgrade && strcasecmp(upgrade, protocol) == 0 && connection &&
+	       ws_header_has(connection, "upgrade");
+}
+
+static int answer_websocket(struct request *r, struct answer *a, struct error *err)
+{
+	const char *key = request_header(r, "Sec-WebSocket-Key"), *version = request_header(r, "Sec-WebSocket-Version");
+	char accept[WS_ACCEPT_LEN + 1];
+	if (!r->api->bridges)
+		return error_set(err, ERR_INVALID, "the unix socket takes Upgrade: sandbox-mux; WebSocket is for TCP");
+	if (!version || strcmp(version, "13") != 0)
+		return error_set(err, ERR_INVALID, "Sec-WebSocket-Version: 13 is needed");
+	if (!ws_key_valid(key))
+		return error_set(err, ERR_INVALID, "Sec-WebSocket-Key must be 16 bytes in base64");
+	if (!ws_header_has(request_header(r, "Sec-WebSocket-Protocol"), WS_PROTOCOL))
+		return error_set(err, ERR_INVALID, "Sec-WebSocket-Protocol must offer " WS_PROTOCOL);
+	ws_accept(key, accept);
+	a->status = r->route->status;
+	a->response = MHD_create_response_for_upgrade(on_websocket, NULL);
+	MHD_add_response_header(a->response, "Upgrade", "websocket");
+	MHD_add_response_header(a->response, "Sec-WebSocket-Accept", accept);
+	MHD_add_response_header(a->response, "Sec-WebSocket-Protocol", WS_PROTOCOL);
+	return 0;
 }
 
 int handle_mux(struct request *r, struct answer *a, struct error *err)
 {
-	if (!wants_mux(r))
-		return error_set(err, ERR_INVALID, "this call opens streams: send Connection: Upgrade and Upgrade: sandbox-mux");
+	if (wants_upgrade(r, "websocket"))
+		return answer_websocket(r, a, err);
+	if (!wants_upgrade(r, "sandbox-mux"))
+		return error_set(err, ERR_INVALID, "this call opens streams: send Connection: Upgrade and Upgrade: sandbox-mux, or websocket");
 	a->status = r->route->status;
 	a->response = MHD_create_response_for_upgrade(on_upgraded, NULL);
 	MHD_add_response_header(a->response, "Upgrade", "sandbox-mux");

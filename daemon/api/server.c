@@ -1,18 +1,19 @@
 /* The API server: listeners, threads for slow work, stopping. Requests are taken apart in dispatch.c. */
 #include "daemon/api/server.h"
 
+#include "daemon/api/carrier.h"
 #include "daemon/api/dispatch.h"
+#include "daemon/api/front.h"
 #include "daemon/api/stream.h"
 #include "daemon/api/wait.h"
+#include "daemon/api/wsbridge.h"
 #include "daemon/config.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
-#include "shared/base/parse.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <malloc.h>
@@ -24,7 +25,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024, TRIM_AFTER = 64 };
+enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024, TRIM_AFTER = 64, DRAIN_MS = 100 };
+
+static int read_config(struct api *a, struct error *err)
+{
+	const struct daemon_config *c = a->o.config;
+	struct origins fresh;
+	if (origins_parse(c->trusted_proxies ? c->trusted_proxies : "", c->hosts ? c->hosts : "", &fresh, err) != 0)
+		return -1;
+	pthread_mutex_lock(&a->lock);
+	snprintf(a->profile, sizeof(a->profile), "%s", c->policy_profile);
+	struct origins old = a->origins;
+	a->origins = fresh;
+	pthread_mutex_unlock(&a->lock);
+	origins_done(&old);
+	return 0;
+}
 
 struct api *api_new(const struct api_options *o)
 {
@@ -36,7 +52,8 @@ struct api *api_new(const struct api_options *o)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&a->idle, &attr);
 	pthread_condattr_destroy(&attr);
-	api_set_profile(a, o->config->policy_profile);
+	if (read_config(a, NULL) != 0)
+		log_warn("api", "trusted proxies and hosts are not usable");
 	return a;
 }
 
@@ -46,7 +63,9 @@ __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const ch
 	char text[512];
 	vsnprintf(text, sizeof(text), fmt, ap);
 	text[strcspn(text, "\n")] = '\0';
-	log_debug("http", "%s", text);
+	/* A connection from the TLS front is a unix socket, which knows no such option. */
+	if (!strstr(text, "TCP_CORK") && !strstr(text, "TCP_NODELAY"))
+		log_debug("http", "%s", text);
 }
 
 static void on_quiet(evutil_socket_t fd, short what, void *ctx)
@@ -75,9 +94,10 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
 static int start(struct listener *l, struct error *err)
 {
 	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ERROR_LOG;
+	if (l->fd < 0)
+		flags |= MHD_USE_NO_LISTEN_SOCKET;
 	struct MHD_OptionItem options[] = {
 		{ MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_mhd_log, NULL },
-		{ MHD_OPTION_LISTEN_SOCKET, l->fd, NULL },
 		{ MHD_OPTION_THREAD_POOL_SIZE, POOL, NULL },
 		{ MHD_OPTION_THREAD_STACK_SIZE, SERVER_STACK, NULL },
 		{ MHD_OPTION_CONNECTION_MEMORY_LIMIT, LIMIT_HTTP_HEAD_MAX, NULL },
@@ -86,6 +106,7 @@ static int start(struct listener *l, struct error *err)
 		{ MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)dispatch_completed, l },
 		{ MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, l },
 		{ MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)dispatch_begin, l },
+		{ l->fd >= 0 ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_END, l->fd, NULL },
 		{ MHD_OPTION_END, 0, NULL },
 	};
 	l->mhd = MHD_start_daemon(flags, 0, NULL, NULL, dispatch_access, l, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
@@ -148,60 +169,64 @@ int api_listen_unix(struct api *a, const char *path, struct error *err)
 	return -1;
 }
 
-struct loopback {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} addr;
-	socklen_t len;
-};
-
-static int loopback_parse(const char *address, struct loopback *ret, struct error *err)
+static int listen_tcp(const char *text, bool anywhere, struct address *at, struct error *err)
 {
-	*ret = (struct loopback){ .len = 0 };
-	const char *colon = strrchr(address, ':');
-	size_t host = colon ? (size_t)(colon - address) : 0;
-	int64_t port;
-	if (!colon || parse_i64("daemon.listen port", colon + 1, 0, 65535, &port, err) != 0)
-		return error_set(err, ERR_INVALID, "daemon.listen wants ADDRESS:PORT, not '%s'", address);
-	if (host == 5 && strncmp(address, "[::1]", 5) == 0) {
-		ret->addr.v6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-		ret->len = sizeof(ret->addr.v6);
+	if (address_parse("daemon.listen", text, at, err) != 0)
+		return -1;
+	if (!anywhere && !address_loopback(at))
+		return error_set(err, ERR_INVALID, "daemon.listen: plain HTTP is served on loopback only, not on '%s'", text);
+	auto_close int fd = socket(at->sa.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int one = 1;
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 || bind(fd, &at->sa.any, at->len) != 0 ||
+	    listen(fd, BACKLOG) != 0 || getsockname(fd, &at->sa.any, &at->len) != 0)
+		return error_errno(err, "listening on %s", text);
+	return steal_fd(&fd);
+}
+
+static int start_carrier(struct api *a, struct error *err)
+{
+	if (a->carrier)
 		return 0;
-	}
-	char text[INET_ADDRSTRLEN] = "127.0.0.1";
-	if (!(host == 9 && strncmp(address, "localhost", 9) == 0) && host < sizeof(text))
-		snprintf(text, sizeof(text), "%.*s", (int)host, address);
-	struct in_addr v4;
-	if (host >= sizeof(text) || inet_pton(AF_INET, text, &v4) != 1 || (ntohl(v4.s_addr) >> 24) != 127)
-		return error_set(err, ERR_INVALID, "daemon.listen takes loopback addresses only (127.0.0.1, [::1] or localhost), not '%s'", address);
-	ret->addr.v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = v4 };
-	ret->len = sizeof(ret->addr.v4);
+	if (carrier_start(&a->carrier, err) != 0)
+		return -1;
+	a->bridges = bridges_new(a->carrier);
 	return 0;
 }
 
-static int listen_tcp(const char *address, uint16_t *ret_port, struct error *err)
+static int on_front(void *ctx, int take_fd, const struct sockaddr *from, socklen_t len)
 {
-	struct loopback to;
-	if (loopback_parse(address, &to, err) != 0)
+	struct listener *l = ctx;
+	return MHD_add_connection(l->mhd, take_fd, from, len) == MHD_YES ? 0 : -1;
+}
+
+/* The HTTP library gets plain connections: TLS inside it moves four bytes at a time once a connection is upgraded. */
+static int start_front(struct listener *l, struct error *err)
+{
+	const struct daemon_config *c = l->api->o.config;
+	struct front_options o = { .carrier = l->api->carrier, .listen_fd = steal_fd(&l->fd), .cert = c->tls_cert, .key = c->tls_key,
+				   .give = on_front, .ctx = l };
+	if (start(l, err) != 0) {
+		close_fdp(&o.listen_fd);
 		return -1;
-	auto_close int fd = socket(to.addr.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int one = 1;
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 || bind(fd, &to.addr.any, to.len) != 0 ||
-	    listen(fd, BACKLOG) != 0 || getsockname(fd, &to.addr.any, &to.len) != 0)
-		return error_errno(err, "listening on %s", address);
-	*ret_port = ntohs(to.addr.any.sa_family == AF_INET ? to.addr.v4.sin_port : to.addr.v6.sin6_port);
-	return steal_fd(&fd);
+	}
+	if (front_start(&o, &l->front, err) == 0)
+		return 0;
+	MHD_stop_daemon(l->mhd);
+	return -1;
 }
 
 int api_listen_tcp(struct api *a, const char *address, uint16_t *ret_port, struct error *err)
 {
 	struct listener *l = slot(a, true);
-	l->fd = listen_tcp(address, &l->port, err);
+	struct address at;
+	const struct daemon_config *c = a->o.config;
+	bool tls = c->tls_cert && *c->tls_cert;
+	l->fd = listen_tcp(address, tls || c->insecure_http, &at, err);
 	if (l->fd < 0)
 		return -1;
-	if (start(l, err) != 0) {
+	l->port = ntohs(at.sa.any.sa_family == AF_INET ? at.sa.v4.sin_port : at.sa.v6.sin6_port);
+	l->loopback = address_loopback(&at);
+	if (start_carrier(a, err) != 0 || (tls ? start_front(l, err) : start(l, err)) != 0) {
 		close_fdp(&l->fd);
 		return -1;
 	}
@@ -261,10 +286,27 @@ bool api_stopping(struct api *a)
 	return stopping;
 }
 
-void api_set_profile(struct api *a, const char *profile)
+int api_reload(struct api *a, struct error *err)
+{
+	const struct daemon_config *c = a->o.config;
+	for (size_t i = 0; i < a->n_listeners; i++)
+		if (a->listeners[i].front && front_reload(a->listeners[i].front, c->tls_cert, c->tls_key, err) != 0)
+			return -1;
+	return read_config(a, err);
+}
+
+bool api_host_allowed(struct api *a, const struct listener *l, const char *host)
 {
 	pthread_mutex_lock(&a->lock);
-	snprintf(a->profile, sizeof(a->profile), "%s", profile);
+	bool allowed = origins_host_allowed(&a->origins, l, host);
+	pthread_mutex_unlock(&a->lock);
+	return allowed;
+}
+
+void api_client_address(struct api *a, const char *peer, const char *forwarded_for, char out[static ADDRESS_TEXT_MAX])
+{
+	pthread_mutex_lock(&a->lock);
+	origins_client(&a->origins, peer, forwarded_for, out);
 	pthread_mutex_unlock(&a->lock);
 }
 
@@ -302,7 +344,10 @@ bool api_stop(struct api *a, int64_t timeout_ms)
 {
 	int64_t deadline_us = clock_mono_us() + timeout_ms * 1000;
 	for (size_t i = 0; i < a->n_listeners; i++) {
-		MHD_quiesce_daemon(a->listeners[i].mhd);
+		if (a->listeners[i].front)
+			front_quiesce(a->listeners[i].front);
+		else
+			MHD_quiesce_daemon(a->listeners[i].mhd);
 		listener_close(&a->listeners[i]);
 	}
 	pthread_mutex_lock(&a->lock);
@@ -315,6 +360,12 @@ bool api_stop(struct api *a, int64_t timeout_ms)
 		return false;
 	for (size_t i = 0; i < a->n_listeners; i++)
 		MHD_stop_daemon(a->listeners[i].mhd);
+	for (size_t i = 0; i < a->n_listeners; i++)
+		if (a->listeners[i].front)
+			front_drain(a->listeners[i].front, DRAIN_MS);
+	carrier_stop(a->carrier);
+	for (size_t i = 0; i < a->n_listeners; i++)
+		front_free(a->listeners[i].front);
 	a->n_listeners = 0;
 	return wait_zero(a, &a->jobs, deadline_us);
 }
@@ -325,5 +376,8 @@ void api_free(struct api *a)
 		return;
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
+	origins_done(&a->origins);
+	bridges_free(a->bridges);
+	carrier_free(a->carrier);
 	free(a);
 }

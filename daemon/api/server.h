@@ -3,18 +3,24 @@
 #define SANDBOX_DAEMON_API_SERVER_H
 
 #include "daemon/api/api.h"
+#include "daemon/api/origin.h"
 #include "daemon/api/request.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 struct MHD_Daemon;
+struct bridges;
+struct carrier;
+struct front;
 struct stream;
 
 struct listener {
 	struct api *api;
 	bool tcp;
-	uint16_t port; /* TCP */
+	bool loopback;       /* TCP: reachable from this machine alone */
+	uint16_t port;       /* TCP */
+	struct front *front; /* TLS: it accepts; fd is -1 */
 	int fd;
 	struct MHD_Daemon *mhd;
 	/* Of the unix socket, so that at the end only our own file is removed. */
@@ -36,9 +42,13 @@ struct api {
 	bool stopping;
 	atomic_uint connections;
 	atomic_bool crowded;     /* there were many since the last time there were none */
-	char profile[32];        /* the policy's; the configuration's own text may change under a reload */
+	/* The configuration's own texts may change under a reload. */
+	char profile[32];
+	struct origins origins;
 	struct poll_wait *polls; /* waiting long polls */
 	struct stream *streams;  /* open line streams */
+	struct carrier *carrier; /* with the first TCP listener */
+	struct bridges *bridges; /* WebSocket connections */
 };
 
 /* Slow work: a thread with a small stack, counted. fn must not outlive what it uses without counting. ERR_RATE_LIMITED when
@@ -49,5 +59,9 @@ void api_thread_end(struct api *a); /* the last thing such a thread does */
 void api_suspended(struct api *a, int change);
 bool api_stopping(struct api *a);
 void api_profile(struct api *a, char ret[static 32]);
+/* Is this Host one of the listener's names? */
+bool api_host_allowed(struct api *a, const struct listener *l, const char *host);
+/* The client's address, behind trusted proxies too: see origins_client. */
+void api_client_address(struct api *a, const char *peer, const char *forwarded_for, char out[static ADDRESS_TEXT_MAX]);
 
 #endif

@@ -21,6 +21,7 @@ struct caller {
 	char tenant[TENANT_MAX_LEN + 1]; /* the tenant they act in by default */
 	bool all_tenants;                /* admins */
 	char who[128];                   /* for audit and logs: "uid 1000", "token ci" */
+	char from[64];                   /* the client's address, or "unix" */
 	char request_id[ID_TEXT_LEN + 1];
 };
 

@@ -20,6 +20,8 @@
 	LIMIT(JSON_VALUES_MAX, 256 * 1024, "values", "values of a JSON document: a tree takes some 64 bytes for each, however short its text") \
 	LIMIT(HTTP_HEAD_MAX, 16 * 1024, "bytes", "request line and headers") \
 	LIMIT(HTTP_CONNECTIONS_MAX, 4096, "connections", "open API connections of one daemon") \
+	LIMIT(HTTP_CONNECTIONS_PER_ADDRESS, 1024, "connections", "open connections of one client address to a listener beyond loopback") \
+	LIMIT(TLS_HANDSHAKES_MAX, 512, "handshakes", "unfinished TLS handshakes at a time") \
 	LIMIT(HTTP_JOBS_MAX, 32, "requests", "slow API requests (pulls, doctor) on threads of their own at a time") \
 	LIMIT(IMAGE_IMPORT_MIB, 16 * 1024, "MiB", "one imported root file system archive") \
 	LIMIT(OUTPUT_HEAD_MAX, 64 * 1024, "bytes", "first bytes of a command's stdout or stderr kept in the operation record") \

@@ -112,7 +112,7 @@ $(BUILD)/sandbox-init: $(INIT_OBJ)
 # A unit test is tests/unit/test_NAME.c with cmocka; it links the daemon library too when it includes daemon/.
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_C))
-unit_daemon = $(if $(shell grep -lE '^\#include "daemon/(api|controller|aegis|store|worker|runtime|config)' tests/unit/$(1).c 2>/dev/null),$(call lib,daemon))
+unit_daemon = $(if $(shell grep -lE '^\#include "(daemon/(api|controller|aegis|store|worker|runtime|config)|tests/unit/)' tests/unit/$(1).c 2>/dev/null),$(call lib,daemon))
 unit_cli    = $(if $(shell grep -lE '^\#include "cli/' tests/unit/$(1).c 2>/dev/null),$(call lib,cli))
 
 .SECONDEXPANSION:

@@ -154,7 +154,7 @@ int worker_reconcile(struct worker *w, struct error *err)
 	pthread_mutex_unlock(&w->reconciling);
 	pthread_mutex_lock(&w->lock);
 	w->reconciled_ms = clock_mono_ms();
-	snprintf(w->reconcile_error, sizeof(w->reconcile_error), "%.255s", local.message);
+	snprintf(w->reconcile_error, sizeof(w->reconcile_error), "%s", local.message);
 	pthread_mutex_unlock(&w->lock);
 	return rc == 0 ? 0 : error_set(err, local.code, "%s", local.message);
 }

@@ -54,7 +54,8 @@ void carrier_stop(struct carrier *c)
 {
 	if (!c || !c->running)
 		return;
-	event_base_loopbreak(c->base);
+	/* Not loopbreak, which a thread that has yet to enter the loop forgets. */
+	event_base_loopexit(c->base, NULL);
 	pthread_join(c->thread, NULL);
 	c->running = false;
 }

@@ -110,17 +110,14 @@ $(BUILD)/sandbox-init: $(INIT_OBJ)
 	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections,-z,relro,-z,now -o $@ $^
 
 # --- tests -----------------------------------------------------------------------------------------------------
-# A unit test is tests/unit/test_NAME.c with cmocka; it links the daemon library too when it includes daemon/.
+# A unit test is tests/unit/test_NAME.c with cmocka. It may link everything but the two main.c; archives give it what it uses.
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_C))
-unit_daemon = $(if $(shell grep -lE '^\#include "(daemon/(api|controller|aegis|store|worker|runtime|config)|tests/unit/)' tests/unit/$(1).c 2>/dev/null),$(call lib,daemon))
-unit_cli    = $(if $(shell grep -lE '^\#include "cli/' tests/unit/$(1).c 2>/dev/null),$(call lib,cli))
 
-.SECONDEXPANSION:
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $$(call unit_cli,$$*) $$(call unit_daemon,$$*) $(SHARED_LIBS)
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call lib,cli) $(call lib,daemon) $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(call pc_libs,cmocka) $(if $(call unit_daemon,$*),$(DAEMON_LIBS),$(CLI_LIBS))
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(call pc_libs,cmocka) $(DAEMON_LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/lib/run-unit $(UNIT)

@@ -66,6 +66,9 @@ interrupt_after() {
 	for at in 0.02 0.05 0.1 0.2 0.4 1.5; do
 		interrupt_after TERM "$at"
 		interrupt_after HUP "$at"
+	done
+	# Until the program has begun, INT is what the shell of a background job made it: ignored.
+	for at in 0.7 1.5; do
 		interrupt_after INT "$at"
 	done
 }

@@ -19,6 +19,8 @@ void feed_open(struct feed *f, int fd, int escape_key)
 	*f = (struct feed){ .escape = { .key = escape_key }, .typed = BUF_INIT };
 	local_open(&f->local, fd, false);
 	f->ended = f->local.fd < 0 || f->local.null_device;
+	/* Nobody was told to expect input. */
+	f->none = f->eof_sent = fd < 0;
 }
 
 void feed_close(struct feed *f)
@@ -126,6 +128,6 @@ bool feed_rewind(struct feed *f, uint64_t offset)
 	if (offset < f->acked || offset > f->end)
 		return false;
 	f->acked = f->sent = offset;
-	f->eof_sent = false;
+	f->eof_sent = f->none;
 	return true;
 }

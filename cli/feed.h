@@ -13,6 +13,7 @@ struct feed {
 	struct local_fd local;
 	char *ring;
 	uint64_t acked, sent, end; /* absolute offsets: consumed by the remote, handed to the mux, read */
+	bool none;                 /* the remote expects none */
 	bool ended;                /* no more input comes */
 	bool eof_sent;
 	int error;                 /* errno of a failed read; ended is set too */
@@ -20,7 +21,7 @@ struct feed {
 	struct buf typed;          /* read from a raw terminal, not yet looked at */
 };
 
-/* fd < 0 or closed: input that has ended. */
+/* fd < 0: no input at all; closed: input that has ended. */
 void feed_open(struct feed *f, int fd, int escape_key);
 void feed_close(struct feed *f);
 /* Whether reading now makes sense: everything read was sent, and the remote has room. */

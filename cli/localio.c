@@ -11,17 +11,19 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static void reopen(struct local_fd *l, bool write)
+static void reopen(struct local_fd *l)
 {
 	char path[32];
+	if (l->kind != LOCAL_SHARED)
+		return;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", l->fd);
-	l->own = open(path, (write ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	l->own = open(path, (l->write ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	l->kind = l->own >= 0 ? LOCAL_OWN : LOCAL_CAREFUL;
 }
 
 void local_open(struct local_fd *l, int fd, bool write)
 {
-	*l = (struct local_fd){ .fd = fd, .own = -1 };
+	*l = (struct local_fd){ .fd = fd, .own = -1, .write = write };
 	struct stat st;
 	int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
 	if (flags < 0 || fstat(fd, &st) != 0) {
@@ -34,7 +36,7 @@ void local_open(struct local_fd *l, int fd, bool write)
 		l->kind = LOCAL_SOCKET;
 	/* One end of a pipe must not be opened the other way round: reading one's own output would follow. */
 	else if ((S_ISFIFO(st.st_mode) || l->terminal) && (flags & O_ACCMODE) != (write ? O_RDONLY : O_WRONLY))
-		reopen(l, write);
+		l->kind = LOCAL_SHARED;
 }
 
 void local_close(struct local_fd *l)
@@ -60,6 +62,7 @@ ssize_t local_read(struct local_fd *l, void *p, size_t n)
 		errno = EBADF;
 		return -1;
 	}
+	reopen(l);
 	if (l->kind == LOCAL_CAREFUL && !ready(l->fd, POLLIN)) {
 		errno = EAGAIN;
 		return -1;
@@ -80,6 +83,7 @@ static ssize_t local_write(struct local_fd *l, const void *p, size_t n)
 		errno = EBADF;
 		return -1;
 	}
+	reopen(l);
 	if (l->kind == LOCAL_CAREFUL) {
 		if (!ready(l->fd, POLLOUT)) {
 			errno = EAGAIN;

@@ -17,12 +17,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum local_kind { LOCAL_DIRECT, LOCAL_SOCKET, LOCAL_OWN, LOCAL_CAREFUL };
+enum local_kind {
+	LOCAL_DIRECT,
+	LOCAL_SOCKET,
+	LOCAL_SHARED,  /* a pipe or terminal; its own open is made at the first use */
+	LOCAL_OWN,
+	LOCAL_CAREFUL,
+};
 
 struct local_fd {
 	int fd;     /* as given; -1: absent */
 	int own;    /* the reopened one, or -1 */
 	enum local_kind kind;
+	bool write;
 	bool terminal;
 	bool null_device;
 };

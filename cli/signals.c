@@ -78,10 +78,10 @@ void signals_begin(void)
 	struct sigaction act = { .sa_sigaction = record, .sa_flags = SA_SIGINFO };
 	act.sa_mask = block;
 	for (size_t i = 0; i < ARRAY_LEN(handled); i++) {
-		sigaction(handled[i], NULL, &saved.old[i]);
+		sigaction(handled[i], &act, &saved.old[i]);
 		saved.was_ignored[i] = saved.old[i].sa_handler == SIG_IGN || interrupt_was_ignored(handled[i]);
-		if (!saved.was_ignored[i] || !stays_ignored(handled[i]))
-			sigaction(handled[i], &act, NULL);
+		if (saved.was_ignored[i] && stays_ignored(handled[i]))
+			sigaction(handled[i], &saved.old[i], NULL);
 	}
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
 	sigaction(SIGPIPE, &ignore, &saved.old_pipe);

@@ -8,11 +8,8 @@
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { CALL_MS = 10 * 1000 };
 
@@ -68,24 +65,6 @@ static void on_dirty(evutil_socket_t fd, short what, void *ctx)
 	execs_settle_dirty(ctx);
 }
 
-/* A directory of ours in /dev/shm, named after user and state directory. It is a place where anybody may have made that
- * name: only one that is ours and closed to others is used. NULL: none. */
-static char *memory_dir(const char *state_dir)
-{
-	auto_free char *dir = NULL;
-	uint64_t h = 1469598103934665603ULL;
-	struct stat st;
-
-	for (const char *p = state_dir; *p; p++)
-		h = (h ^ (unsigned char)*p) * 1099511628211ULL;
-	dir = xasprintf("/dev/shm/sandboxd-%u-%016llx", (unsigned)geteuid(), (unsigned long long)h);
-	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-		return NULL;
-	if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-		return NULL;
-	return steal(&dir);
-}
-
 struct execs *execs_new(struct event_base *base, struct controller *c, struct initlinks *links, const char *state_dir)
 {
 	struct execs *e = xcalloc(1, sizeof(*e));
@@ -103,7 +82,7 @@ struct execs *execs_new(struct event_base *base, struct controller *c, struct in
 	/* Without the directory output is kept in memory alone, and each command says so in the log. */
 	if (io_mkdirs(dir, 0700, &err) != 0)
 		log_error("exec", "%s", err.message);
-	e->live_dir = memory_dir(state_dir);
+	e->live_dir = live_dir_open(state_dir);
 	if (!e->live_dir)
 		e->live_dir = xstrdup(dir);
 	initlinks_on_up(links, on_link_up, e);
@@ -156,7 +135,7 @@ void execs_free(struct execs *e)
 	}
 	free(all);
 	keeper_free(e->keeper);
-	(void)rmdir(e->live_dir); /* when nothing is left in it */
+	live_dir_close(e->live_dir);
 	event_free(e->ev_dirty);
 	idmap_done(&e->table);
 	idmap_done(&e->boxes);

@@ -191,6 +191,11 @@ struct relay;
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields);
 void relay_end_all(struct box *b, enum mux_error why, const char *text);
 
+/* --- live_dir.c --- */
+/* NULL: there is none to be had. Removes those of state directories that are gone. */
+char *live_dir_open(const char *state_dir);
+void live_dir_close(const char *dir); /* removes it when it holds no spool */
+
 /* --- keeper.c --- */
 /* live_dir and dir may be the same. */
 struct keeper *keeper_new(struct event_base *base, const char *live_dir, const char *dir);

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "daemon/worker/exec_priv.h"
 #include "daemon/worker/spool.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
@@ -408,6 +409,35 @@ static void the_sweep_removes_the_oldest_and_spares_the_open(void **state)
 	assert_false(exists(open_path));
 }
 
+/* A killed daemon leaves its spools in memory; once its state directory has gone too, the next daemon clears them away. */
+static void memory_of_a_vanished_state_is_freed(void **state)
+{
+	auto_free char *gone = path_of("gone"), *here = path_of("here");
+	auto_free char *old = NULL, *fresh = NULL, *left = NULL;
+
+	(void)state;
+	assert_int_equal(io_mkdirs(gone, 0700, NULL), 0);
+	assert_int_equal(io_mkdirs(here, 0700, NULL), 0);
+	old = live_dir_open(gone);
+	if (!old)
+		skip();
+	left = xasprintf("%s/%s", old, info.sandbox.text);
+	assert_int_equal(io_write_file_atomic(left, "x", 1, 0600, false, NULL), 0);
+	fresh = live_dir_open(here);
+	assert_non_null(fresh);
+	assert_string_not_equal(old, fresh);
+	live_dir_close(old); /* it holds a spool: it stays */
+	assert_true(exists(left));
+	assert_int_equal(io_remove_tree(gone, NULL), 0);
+	live_dir_close(fresh);
+	assert_false(exists(fresh));
+	free(fresh);
+	fresh = live_dir_open(here);
+	assert_non_null(fresh);
+	assert_false(exists(old));
+	live_dir_close(fresh);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -423,6 +453,7 @@ int main(void)
 		T(on_a_full_disk_it_goes_on_in_memory),
 		T(archived_it_is_the_same),
 		T(without_a_directory_it_lives_in_memory),
+		T(memory_of_a_vanished_state_is_freed),
 		T(the_sweep_removes_the_oldest_and_spares_the_open),
 	};
 

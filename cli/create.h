@@ -23,7 +23,8 @@ struct create_options {
 };
 
 /* The defaults that are not zero. */
-#define CREATE_DEFAULTS .wait_timeout_ms = 300 * 1000
+/* The API's default of 10 GiB is held on disk for every sandbox: more than most runs want, and than many disks have. */
+#define CREATE_DEFAULTS .disk_mib = 1024, .wait_timeout_ms = 300 * 1000
 
 /* Option rows for a struct T whose member m is a struct create_options: those people use, and (behind OPT_REST) the others. The rows of
  * --env are the verb's own: for create they are the sandbox's environment, for run the command's; so is the letter of --image, since
@@ -41,7 +42,7 @@ struct create_options {
 	OPT_FLAG(0, "generated-code", T, m.generated_code, "runs code that a model wrote")
 
 #define CREATE_ROWS_REST(T, m) \
-	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_mib, "size of /workspace, such as 10g"), \
+	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_mib, "size of /workspace (default 1g)"), \
 	OPT_INT(0, "pids", T, m.pids, "N", 1, 1 << 22, "processes and threads at most"), \
 	OPT_LIST('l', "label", T, m.labels, "KEY=VALUE", "label, repeatable"), \
 	OPT_WORD(0, "tier", T, m.tier, "TIER", "container|gvisor|microvm", "at least this isolation: container, gvisor or microvm"), \

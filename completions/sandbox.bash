@@ -7,8 +7,8 @@ _sandbox_globals='--help --version --json --quiet -q --server --tenant --debug'
 
 _sandbox_options() {
 	case $1 in
-	'run') echo ' --image --env -e --env-file --cwd -w --user -u --timeout --tty -t --no-stdin --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib --interactive -i --status-fd --escape' ;;
-	'exec') echo ' --env -e --env-file --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --interactive -i --status-fd --escape' ;;
+	'run') echo ' --image --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --upload --download --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib --env-file --interactive -i --status-fd --escape' ;;
+	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
 	'logs') echo ' --follow -f --tail -n --since' ;;
@@ -46,10 +46,11 @@ _sandbox_value() {
 	case $1 in
 	'run:--image') echo ':image' ;;
 	'run:--env' | 'run:-e') echo ':none' ;;
-	'run:--env-file') echo ':file' ;;
 	'run:--cwd' | 'run:-w') echo ':file' ;;
 	'run:--user' | 'run:-u') echo ':none' ;;
 	'run:--timeout') echo ':none' ;;
+	'run:--upload') echo ':file' ;;
+	'run:--download') echo ':none' ;;
 	'run:--name' | 'run:-n') echo ':none' ;;
 	'run:--cpus' | 'run:-c') echo ':none' ;;
 	'run:--memory' | 'run:-m') echo ':none' ;;
@@ -67,13 +68,14 @@ _sandbox_value() {
 	'run:--cpu-millis') echo ':none' ;;
 	'run:--memory-mib') echo ':none' ;;
 	'run:--disk-mib') echo ':none' ;;
+	'run:--env-file') echo ':file' ;;
 	'run:--status-fd') echo ':none' ;;
 	'run:--escape') echo ':none' ;;
 	'exec:--env' | 'exec:-e') echo ':none' ;;
-	'exec:--env-file') echo ':file' ;;
 	'exec:--cwd' | 'exec:-w') echo ':file' ;;
 	'exec:--user' | 'exec:-u') echo ':none' ;;
 	'exec:--timeout') echo ':none' ;;
+	'exec:--env-file') echo ':file' ;;
 	'exec:--status-fd') echo ':none' ;;
 	'exec:--escape') echo ':none' ;;
 	'shell:--env' | 'shell:-e') echo ':none' ;;

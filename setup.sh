@@ -201,13 +201,13 @@ ensure_base_image() {
 	busybox)
 		say "building the base image sandbox-base:latest from this system's static busybox"
 		installer/base-image busybox >"$work/base.tar" || die "could not build the base image"
-		"$prefix/bin/sandbox" image import sandbox-base:latest "$work/base.tar" >/dev/null || die "could not import the base image"
+		"$prefix/bin/sandbox" image import "$work/base.tar" sandbox-base:latest >/dev/null || die "could not import the base image"
 		;;
 	debian)
 		need_packages debootstrap
 		say "building the base image sandbox-base:latest with debootstrap (a few minutes)"
 		as_root installer/base-image debian >"$work/base.tar" || die "debootstrap could not build the base image"
-		"$prefix/bin/sandbox" image import sandbox-base:latest "$work/base.tar" >/dev/null || die "could not import the base image"
+		"$prefix/bin/sandbox" image import "$work/base.tar" sandbox-base:latest >/dev/null || die "could not import the base image"
 		;;
 	*)
 		say "pulling $base"

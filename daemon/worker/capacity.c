@@ -17,6 +17,8 @@ enum {
 	DISK_SHARE_DEN = 5,
 };
 
+static const double CPU_PRESSURE_MAX = 0.8;
+
 static int64_t number_in_file(const char *path, const char *after, int64_t otherwise)
 {
 	auto_buf text = BUF_INIT;
@@ -76,6 +78,10 @@ void capacity_measure(struct worker *w)
  * (a busy machine is normal, one with eight waiters per core is not). Disk: stalls over a whole minute, since one pull on
  * an idle machine stalls everything for seconds.
  */
+/*
+ * The largest of what is short: memory taken, time stalled on memory, time stalled on I/O. A queue for the processors slows work but breaks
+ * none, so it counts for choosing among nodes and stays below any sensible policy.max_host_pressure.
+ */
 static double pressure(void)
 {
 	int64_t total = number_in_file("/proc/meminfo", "MemTotal:", 0), available = number_in_file("/proc/meminfo", "MemAvailable:", 0);
@@ -83,9 +89,9 @@ static double pressure(void)
 		total > 0 ? 1.0 - (double)available / (double)total : 0,
 		real_in_file("/proc/pressure/memory", "full", "avg10=") / 100,
 		real_in_file("/proc/pressure/io", "full", "avg60=") / 100,
-		real_in_file("/proc/loadavg", "", "") / ((double)cores() * CPU_OVERCOMMIT),
 	};
-	double most = 0;
+	double load = real_in_file("/proc/loadavg", "", "") / ((double)cores() * CPU_OVERCOMMIT);
+	double most = load < CPU_PRESSURE_MAX ? load : CPU_PRESSURE_MAX;
 
 	for (size_t i = 0; i < ARRAY_LEN(values); i++)
 		if (values[i] > most)

@@ -38,7 +38,7 @@ sbx_daemon() {
 	mkfifo "$fifo"
 	# shellcheck disable=SC2086
 	"$BUILD/sandboxd" --set "daemon.state_dir=$SBX_DIR/state" --set "daemon.socket=$SBX_DIR/d.sock" --set "worker.docker_socket=$DOCKER_SOCKET" \
-		--set "daemon.init_path=$BUILD/sandbox-init" --set daemon.log_level=debug --ready-fd 9 $SBX_ARGS \
+		--set "daemon.init_path=$BUILD/sandbox-init" --set daemon.log_level=debug --set policy.max_host_pressure=1 --ready-fd 9 $SBX_ARGS \
 		9>"$fifo" >>"$SBX_DIR/log" 2>&1 </dev/null 3>&- 4>&- &
 	SBX_PID=$!
 	export SBX_PID

@@ -96,6 +96,9 @@ void ps_open(struct init *in, uint32_t stream, const struct tlv *fields);
 /* oom.c: how many processes the memory limit has killed in this sandbox; 0 when that cannot be read. */
 uint64_t oom_count(void);
 
+/* exercise.c: uses up "memory" (after some CPU time) or "pids", for a probe; returns an exit status. */
+int exercise(const char *what);
+
 /* main.c: the wall-clock end moved. */
 void init_set_deadline(struct init *in, int64_t deadline_us);
 

@@ -18,6 +18,7 @@
 enum { DEADLINE_STEP_MS = 30 * 1000 };
 
 struct arguments {
+	const char *exercise; /* a probe's: see exercise.c */
 	const char *socket;
 	int64_t deadline_us;
 	int64_t grace_ms;
@@ -36,12 +37,14 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret, struct 
 			r = parse_i64("--deadline-us", value, 0, INT64_MAX, &ret->deadline_us, err);
 		else if (strcmp(argv[i], "--grace-ms") == 0)
 			r = parse_i64("--grace-ms", value, 0, INT32_MAX, &ret->grace_ms, err);
+		else if (strcmp(argv[i], "--exercise") == 0)
+			ret->exercise = value;
 		else
 			return error_set(err, ERR_INVALID, "unknown option %s", argv[i]);
 		if (r < 0)
 			return -1;
 	}
-	return ret->socket ? 0 : error_set(err, ERR_INVALID, "--socket is missing");
+	return ret->socket || ret->exercise ? 0 : error_set(err, ERR_INVALID, "--socket is missing");
 }
 
 static void block_signals(void)
@@ -120,7 +123,9 @@ int main(int argc, char **argv)
 	block_signals();
 	hold_stdio();
 	give_up_rights(&in);
-	if (parse_arguments(argc, argv, &a, &err) < 0 || set_up(&in, &a, &err) < 0) {
+	if (parse_arguments(argc, argv, &a, &err) == 0 && a.exercise)
+		return exercise(a.exercise);
+	if (err.code || set_up(&in, &a, &err) < 0) {
 		fprintf(stderr, "sandbox-init: %s\nusage: sandbox-init --socket PATH [--deadline-us N] [--grace-ms N]\n", err.message);
 		return 2;
 	}

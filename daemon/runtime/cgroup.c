@@ -1,22 +1,16 @@
 /* Control groups of a process. Each controller is looked up on its own: a hybrid host has some in version 1. */
-#include "daemon/runtime/cgroup.h"
+#include "daemon/runtime/cgroup_internal.h"
 
 #include "shared/base/buf.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_MAX = 4 * 1024 * 1024, VALUE_MAX = 64 * 1024 };
-
-struct place {
-	bool v2;
-	char dir[PATH_MAX];
-};
+enum { VALUE_MAX = 64 * 1024 };
 
 static bool word_in(const char *list, const char *word)
 {
@@ -51,8 +45,7 @@ static bool group_path(const char *table, const char *controller, bool *ret_v2, 
 	return found;
 }
 
-/* Where that hierarchy is mounted, and which group its root is. */
-static bool mount_of(const char *mounts, const char *controller, bool v2, char *ret_root, char *ret_point, size_t n)
+bool cgroup_mount_of(const char *mounts, const char *controller, bool v2, char *ret_root, char *ret_point, size_t n)
 {
 	for (const char *line = mounts; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
 		const char *end = strchr(line, '\n'), *dash = strstr(line, " - ");
@@ -73,13 +66,13 @@ static bool mount_of(const char *mounts, const char *controller, bool v2, char *
 	return false;
 }
 
-static int find_place(const char *table, const char *mounts, const char *controller, struct place *ret)
+static int find_place(const char *table, const char *mounts, const char *controller, struct cgroup_place *ret)
 {
 	char path[PATH_MAX], root[PATH_MAX], point[PATH_MAX];
 	const char *below = path;
 	auto_free char *dir = NULL;
 
-	if (!group_path(table, controller, &ret->v2, path, sizeof(path)) || !mount_of(mounts, controller, ret->v2, root, point, sizeof(root)))
+	if (!group_path(table, controller, &ret->v2, path, sizeof(path)) || !cgroup_mount_of(mounts, controller, ret->v2, root, point, sizeof(root)))
 		return -1;
 	if (strcmp(root, "/") != 0 && strncmp(path, root, strlen(root)) == 0)
 		below = path + strlen(root);
@@ -90,7 +83,7 @@ static int find_place(const char *table, const char *mounts, const char *control
 	return 0;
 }
 
-static bool read_text(const struct place *p, const char *file, struct buf *ret)
+bool cgroup_text(const struct cgroup_place *p, const char *file, struct buf *ret)
 {
 	auto_free char *path = xasprintf("%s/%s", p->dir, file);
 
@@ -98,13 +91,12 @@ static bool read_text(const struct place *p, const char *file, struct buf *ret)
 	return io_read_file(path, VALUE_MAX, ret, NULL) == 0;
 }
 
-/* A whole-file number; "max" and version 1's huge values mean unlimited. */
-static bool read_number(const struct place *p, const char *file, int64_t *ret)
+bool cgroup_number(const struct cgroup_place *p, const char *file, int64_t *ret)
 {
 	auto_buf text = BUF_INIT;
 	long long v;
 
-	if (!read_text(p, file, &text))
+	if (!cgroup_text(p, file, &text))
 		return false;
 	if (strncmp(buf_str(&text), "max", 3) == 0) {
 		*ret = CGROUP_UNLIMITED;
@@ -116,8 +108,7 @@ static bool read_number(const struct place *p, const char *file, int64_t *ret)
 	return true;
 }
 
-/* The value of a "key number" line. */
-static int64_t keyed(const char *text, const char *key)
+int64_t cgroup_keyed(const char *text, const char *key)
 {
 	size_t n = strlen(key);
 
@@ -127,7 +118,7 @@ static int64_t keyed(const char *text, const char *key)
 	return 0;
 }
 
-static bool read_memory(const struct place *p, struct cgroup_view *v)
+static bool read_memory(const struct cgroup_place *p, struct cgroup_view *v)
 {
 	auto_buf text = BUF_INIT;
 	bool ok;
@@ -136,52 +127,52 @@ static bool read_memory(const struct place *p, struct cgroup_view *v)
 	if (p->v2) {
 		int64_t swap = CGROUP_UNLIMITED;
 
-		ok = read_number(p, "memory.max", &v->memory_max) && read_number(p, "memory.current", &v->memory_used);
-		if (read_number(p, "memory.swap.max", &swap) && swap >= 0 && v->memory_max >= 0)
+		ok = cgroup_number(p, "memory.max", &v->memory_max) && cgroup_number(p, "memory.current", &v->memory_used);
+		if (cgroup_number(p, "memory.swap.max", &swap) && swap >= 0 && v->memory_max >= 0)
 			v->memory_swap_max = v->memory_max + swap;
-		if (read_text(p, "memory.events", &text))
-			v->oom_kills = keyed(buf_str(&text), "oom_kill");
+		if (cgroup_text(p, "memory.events", &text))
+			v->oom_kills = cgroup_keyed(buf_str(&text), "oom_kill");
 		return ok;
 	}
-	ok = read_number(p, "memory.limit_in_bytes", &v->memory_max) && read_number(p, "memory.usage_in_bytes", &v->memory_used);
-	read_number(p, "memory.memsw.limit_in_bytes", &v->memory_swap_max);
-	if (read_text(p, "memory.oom_control", &text))
-		v->oom_kills = keyed(buf_str(&text), "oom_kill");
+	ok = cgroup_number(p, "memory.limit_in_bytes", &v->memory_max) && cgroup_number(p, "memory.usage_in_bytes", &v->memory_used);
+	cgroup_number(p, "memory.memsw.limit_in_bytes", &v->memory_swap_max);
+	if (cgroup_text(p, "memory.oom_control", &text))
+		v->oom_kills = cgroup_keyed(buf_str(&text), "oom_kill");
 	return ok;
 }
 
-static bool read_pids(const struct place *p, struct cgroup_view *v)
+static bool read_pids(const struct cgroup_place *p, struct cgroup_view *v)
 {
-	return read_number(p, "pids.max", &v->pids_max) && read_number(p, "pids.current", &v->pids_used);
+	return cgroup_number(p, "pids.max", &v->pids_max) && cgroup_number(p, "pids.current", &v->pids_used);
 }
 
-static bool read_cpu(const struct place *p, struct cgroup_view *v)
+static bool read_cpu(const struct cgroup_place *p, struct cgroup_view *v)
 {
 	auto_buf text = BUF_INIT;
 	char quota[32];
 	long long period;
 
 	if (!p->v2)
-		return read_number(p, "cpu.cfs_quota_us", &v->cpu_quota_us) && read_number(p, "cpu.cfs_period_us", &v->cpu_period_us);
-	if (!read_text(p, "cpu.max", &text) || sscanf(buf_str(&text), "%31s %lld", quota, &period) != 2)
+		return cgroup_number(p, "cpu.cfs_quota_us", &v->cpu_quota_us) && cgroup_number(p, "cpu.cfs_period_us", &v->cpu_period_us);
+	if (!cgroup_text(p, "cpu.max", &text) || sscanf(buf_str(&text), "%31s %lld", quota, &period) != 2)
 		return false;
 	v->cpu_quota_us = strcmp(quota, "max") == 0 ? CGROUP_UNLIMITED : strtoll(quota, NULL, 10);
 	v->cpu_period_us = period;
 	return true;
 }
 
-static bool read_cpu_use(const struct place *p, struct cgroup_view *v)
+static bool read_cpu_use(const struct cgroup_place *p, struct cgroup_view *v)
 {
 	auto_buf text = BUF_INIT;
 	int64_t ns;
 
 	if (p->v2) {
-		if (!read_text(p, "cpu.stat", &text))
+		if (!cgroup_text(p, "cpu.stat", &text))
 			return false;
-		v->cpu_used_us = keyed(buf_str(&text), "usage_usec");
+		v->cpu_used_us = cgroup_keyed(buf_str(&text), "usage_usec");
 		return true;
 	}
-	if (!read_number(p, "cpuacct.usage", &ns))
+	if (!cgroup_number(p, "cpuacct.usage", &ns))
 		return false;
 	v->cpu_used_us = ns / 1000;
 	return true;
@@ -191,16 +182,16 @@ int cgroup_read(pid_t pid, struct cgroup_view *ret, struct error *err)
 {
 	static const struct {
 		const char *controller;
-		bool (*read)(const struct place *, struct cgroup_view *);
+		bool (*read)(const struct cgroup_place *, struct cgroup_view *);
 	} parts[] = { { "memory", read_memory }, { "pids", read_pids }, { "cpu", read_cpu }, { "cpuacct", read_cpu_use } };
 	auto_buf table = BUF_INIT, mounts = BUF_INIT;
 	auto_free char *path = xasprintf("/proc/%d/cgroup", (int)pid);
 	struct cgroup_view v = { .memory_max = CGROUP_UNLIMITED, .pids_max = CGROUP_UNLIMITED, .cpu_quota_us = CGROUP_UNLIMITED };
-	struct place place;
+	struct cgroup_place place;
 
-	if (io_read_file(path, TABLE_MAX, &table, err) != 0)
+	if (io_read_file(path, CGROUP_TABLE_MAX, &table, err) != 0)
 		return -1;
-	if (io_read_file("/proc/self/mountinfo", TABLE_MAX, &mounts, err) != 0)
+	if (io_read_file("/proc/self/mountinfo", CGROUP_TABLE_MAX, &mounts, err) != 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
 		if (find_place(buf_str(&table), buf_str(&mounts), parts[i].controller, &place) != 0)

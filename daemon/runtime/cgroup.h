@@ -5,8 +5,11 @@
 #ifndef SANDBOX_DAEMON_CGROUP_H
 #define SANDBOX_DAEMON_CGROUP_H
 
+#include "shared/base/buf.h"
 #include "shared/base/error.h"
+#include "shared/base/id.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,5 +26,34 @@ struct cgroup_view {
 
 /* pid: host pid. ERR_NOT_FOUND when it is gone, ERR_UNAVAILABLE when this host's groups cannot be read from here. */
 int cgroup_read(pid_t pid, struct cgroup_view *ret, struct error *err);
+
+/*
+ * Groups of our own, for runtimes that enforce nothing: "sandbox/NODE/SANDBOX" at the root of each hierarchy, outside of
+ * the daemon's own group, so that a service manager which ends the daemon does not end them.
+ */
+struct cgroup_limits {
+	int64_t memory_max; /* bytes; swap is not given on top */
+	int64_t pids_max;
+	uint32_t cpu_millis;
+};
+
+/* What its limits did to a group so far, also after its last process ended. */
+struct cgroup_harm {
+	int64_t oom_kills;
+	int64_t pids_refused; /* forks the PID limit refused */
+	int64_t throttled;    /* periods in which the CPU limit stopped it */
+};
+
+/* Makes the group (or sets an existing one's limits) and reads the limits back. ERR_UNAVAILABLE, ERR_FORBIDDEN with the reason. */
+int cgroup_make(const struct id *node, const struct id *sandbox, const struct cgroup_limits *l, struct error *err);
+/* Moves a process and everything that descends from it, until nothing new appears. Start with the parent: what it forks
+ * from then on is born inside. */
+int cgroup_enter(const struct id *node, const struct id *sandbox, pid_t pid, struct error *err);
+/* False: there is no such group. */
+bool cgroup_harm(const struct id *node, const struct id *sandbox, struct cgroup_harm *ret);
+/* Kills what is left in it and removes it; success when there is none. */
+int cgroup_remove(const struct id *node, const struct id *sandbox, struct error *err);
+/* The sandboxes of a node that have a group. */
+void cgroup_list(const struct id *node, struct strv *ret);
 
 #endif

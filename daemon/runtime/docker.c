@@ -122,38 +122,57 @@ static void status_from(const cJSON *j, struct runtime_status *ret)
 	*ret = s;
 }
 
-static int inspect(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err)
+/* ret_seen (may be NULL): the engine's whole answer, NULL when the container is absent. */
+static int inspect_all(struct docker *d, const struct id *sandbox, struct runtime_status *ret, cJSON **ret_seen, struct error *err)
 {
 	auto_json *j = NULL;
 	char name[DOCKER_NAME_MAX];
 	auto_free char *path = NULL;
 	struct error local = ERROR_INIT;
 
+	if (ret_seen)
+		*ret_seen = NULL;
+
 	docker_name(sandbox, name);
 	path = xasprintf("/containers/%s/json", name);
-	if (docker_get(docker_of(rt), path, "looking at the container", &j, &local) != 0) {
+	if (docker_get(d, path, "looking at the container", &j, &local) != 0) {
 		if (local.code != ERR_NOT_FOUND)
 			return error_set(err, local.code, "%s", local.message);
 		*ret = (struct runtime_status){ .state = RUNTIME_ABSENT };
 		return 0;
 	}
 	status_from(j, ret);
+	if (ret->state == RUNTIME_EXITED && docker_is_gvisor(d, j))
+		docker_gvisor_ended(d, sandbox, ret);
+	if (ret_seen)
+		*ret_seen = steal(&j);
 	return 0;
+}
+
+static int inspect(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err)
+{
+	return inspect_all(docker_of(rt), sandbox, ret, NULL, err);
 }
 
 static int start(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err)
 {
+	struct docker *d = docker_of(rt);
 	char name[DOCKER_NAME_MAX];
 	auto_free char *path = NULL;
+	auto_json *seen = NULL;
+	struct runtime_status s;
 
 	docker_name(sandbox, name);
 	path = xasprintf("/containers/%s/start", name);
-	if (docker_do(docker_of(rt), "POST", path, 0, 0, START_MS, "starting the container", err) != 0 || inspect(rt, sandbox, ret, err) != 0)
+	if (docker_do(d, "POST", path, 0, 0, START_MS, "starting the container", err) != 0 || inspect_all(d, sandbox, &s, &seen, err) != 0)
 		return -1;
-	if (ret->state == RUNTIME_RUNNING)
-		return 0;
-	return error_set(err, ERR_UNAVAILABLE, "the container ended at once (exit status %d%s)", ret->exit_code,
-	                 ret->oom_killed ? ", out of memory" : "");
+	if (s.state != RUNTIME_RUNNING)
+		return error_set(err, ERR_UNAVAILABLE, "the container ended at once (exit status %d%s)", s.exit_code, s.oom_killed ? ", out of memory" : "");
+	s.mounts_pid = s.pid;
+	if (docker_is_gvisor(d, seen) && docker_gvisor_enclose(d, sandbox, seen, &s, err) != 0)
+		return -1;
+	*ret = s;
+	return 0;
 }
 
 static int kill_it(struct runtime *rt, const struct id *sandbox, struct error *err)
@@ -195,6 +214,8 @@ static int remove_it(struct runtime *rt, const struct id *sandbox, struct error 
 	docker_name(sandbox, name);
 	if (remove_container(d, name, err) != 0)
 		return -1;
+	if (cgroup_remove(&d->node, sandbox, err) != 0)
+		return -1;
 	volume = xasprintf("/volumes/%s?force=1", name);
 	return docker_do(d, "DELETE", volume, 404, 0, REMOVE_MS, "removing the volume", err);
 }
@@ -233,6 +254,7 @@ static int list_owned(struct runtime *rt, struct owned_list *ret, struct error *
 	auto_free char *path = xasprintf("/containers/json?all=1&filters=%s", escaped);
 	auto_free char *volume_path = xasprintf("/volumes?filters=%s", escaped);
 	struct owned_list found = { .items = NULL };
+	auto_strv groups = { .items = NULL };
 	const cJSON *item;
 
 	if (docker_get(d, path, "listing containers", &containers, err) != 0 ||
@@ -252,6 +274,9 @@ static int list_owned(struct runtime *rt, struct owned_list *ret, struct error *
 
 		add_owned(&found, cJSON_IsString(id) ? id->valuestring : "", RUNTIME_ABSENT, docker_str(item, "Name"));
 	}
+	cgroup_list(&d->node, &groups);
+	for (size_t i = 0; i < groups.len; i++)
+		add_owned(&found, groups.items[i], RUNTIME_ABSENT, "control group");
 	*ret = found;
 	return 0;
 }
@@ -298,6 +323,7 @@ static void docker_free(struct runtime *rt)
 	engine_free(d->engine);
 	pthread_mutex_destroy(&d->lock);
 	free(d->allowed);
+	free(d->gvisor_runtime);
 	free(d);
 }
 
@@ -335,6 +361,7 @@ int docker_runtime_new(const struct docker_options *o, struct runtime **ret, str
 	d->engine = engine;
 	d->node = o->node;
 	d->allowed = xstrdup(o->allowed_registries ? o->allowed_registries : "*");
+	d->gvisor_runtime = xstrdup(o->gvisor_runtime ? o->gvisor_runtime : "");
 	pthread_mutex_init(&d->lock, NULL);
 	*ret = &d->rt;
 	return 0;

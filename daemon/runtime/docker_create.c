@@ -110,8 +110,16 @@ static void add_mounts(cJSON *host, const struct runtime_create *req)
 	}
 }
 
-static void add_limits(cJSON *host, const struct docker *d, const struct resources *r)
+static int64_t tasks_of(const struct runtime_create *req)
 {
+	int64_t pids = req->spec->resources.pids;
+
+	return req->tier == TIER_GVISOR ? pids * DOCKER_GVISOR_TASKS_PER_PID + DOCKER_GVISOR_TASKS_RESERVE : pids + DOCKER_PIDS_RESERVE;
+}
+
+static void add_limits(cJSON *host, const struct docker *d, const struct runtime_create *req)
+{
+	const struct resources *r = &req->spec->resources;
 	int64_t memory = (int64_t)r->memory_mib * MIB;
 	cJSON *core = cJSON_CreateObject();
 
@@ -121,7 +129,7 @@ static void add_limits(cJSON *host, const struct docker *d, const struct resourc
 	else
 		json_add_i64(host, "MemorySwap", memory);
 	json_add_i64(host, "NanoCpus", (int64_t)r->cpu_millis * 1000000);
-	json_add_i64(host, "PidsLimit", (int64_t)r->pids + DOCKER_PIDS_RESERVE);
+	json_add_i64(host, "PidsLimit", tasks_of(req));
 	json_add_i64(host, "OomScoreAdj", OOM_SCORE_ADJ);
 	json_add_str(core, "Name", "core");
 	json_add_i64(core, "Soft", 0);
@@ -151,8 +159,8 @@ static cJSON *host_config(const struct docker *d, const struct runtime_create *r
 	json_add_str(sysctls, "net.ipv6.conf.all.disable_ipv6", "0");
 	json_add_str(sysctls, "net.ipv6.conf.lo.disable_ipv6", "0");
 	if (req->tier == TIER_GVISOR)
-		json_add_str(host, "Runtime", "runsc");
-	add_limits(host, d, &req->spec->resources);
+		json_add_str(host, "Runtime", d->gvisor_runtime);
+	add_limits(host, d, req);
 	add_tmpfs_mounts(host, req, image);
 	add_mounts(host, req);
 	return host;
@@ -163,6 +171,7 @@ static cJSON *create_body(const struct docker *d, const struct runtime_create *r
 	static const char *const entry[] = { "/.sandbox/init" }, *const none[] = { "NONE" };
 	char deadline[24], grace[24];
 	const char *const args[] = { "--socket", "/.sandbox/io/worker.sock", "--deadline-us", deadline, "--grace-ms", grace };
+	const char *const exercise[] = { "--exercise", req->exercise };
 	cJSON *j = cJSON_CreateObject();
 
 	snprintf(deadline, sizeof(deadline), "%lld", (long long)req->deadline_us);
@@ -172,7 +181,10 @@ static cJSON *create_body(const struct docker *d, const struct runtime_create *r
 	json_add_str(j, "User", "0");
 	json_add_str(j, "WorkingDir", "/");
 	add_words(j, "Entrypoint", entry, 1);
-	add_words(j, "Cmd", args, ARRAY_LEN(args));
+	if (req->exercise)
+		add_words(j, "Cmd", exercise, ARRAY_LEN(exercise));
+	else
+		add_words(j, "Cmd", args, ARRAY_LEN(args));
 	add_words(cJSON_AddObjectToObject(j, "Healthcheck"), "Test", none, 1); /* else the engine would run the image's */
 	json_add_bool(j, "NetworkDisabled", true);
 	add_labels(j, d, &req->sandbox_id);

@@ -20,6 +20,7 @@ struct docker {
 	struct id node;
 	pthread_mutex_t lock; /* guards allowed */
 	char *allowed;
+	char *gvisor_runtime; /* the engine's name of it; "": the tier is off */
 	_Atomic bool no_swap_limit; /* no lock: the engine says its kernel does not account swap */
 };
 
@@ -63,5 +64,18 @@ int docker_image_import(struct runtime *rt, int fd, const char *name, const stru
 int docker_registry_error(const char *image, const char *text, struct error *err);
 /* docker_probe.c */
 int docker_probe(struct runtime *rt, struct runtime_probe *p, struct error *err);
+/* Digest of an image of one empty directory, imported when it is not there. */
+int docker_probe_image(struct docker *d, char **ret_digest, struct error *err);
+/* The engine may live in another mount namespace: then the same path is another directory there. */
+bool docker_sees_workspace(pid_t pid, const struct workspace_mount *w);
+void docker_offer(struct tier_offer *t, bool offered, const char *reason);
+/* docker_gvisor.c: j is an inspect answer */
+bool docker_is_gvisor(const struct docker *d, const cJSON *j);
+/* Behind a start: puts what runsc started under the limits that were asked, unless they hold already. */
+int docker_gvisor_enclose(struct docker *d, const struct id *sandbox, const cJSON *j, struct runtime_status *s, struct error *err);
+/* Why it ended, as far as the limits did it. */
+void docker_gvisor_ended(struct docker *d, const struct id *sandbox, struct runtime_status *s);
+/* Runs sandboxes of this tier; fills its offer. An error: the engine does not answer. */
+int docker_gvisor_probe(struct docker *d, struct runtime_probe *p, const cJSON *info, struct error *err);
 
 #endif

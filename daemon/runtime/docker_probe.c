@@ -48,7 +48,7 @@ static void tar_of_directory(unsigned char out[static 3 * TAR_BLOCK])
 	memcpy(out + 148, digits, 7);
 }
 
-static int probe_image(struct docker *d, char **ret_digest, struct error *err)
+int docker_probe_image(struct docker *d, char **ret_digest, struct error *err)
 {
 	unsigned char tar[3 * TAR_BLOCK];
 	auto_free char *label = engine_escape("LABEL " LABEL_PROBE "=1");
@@ -73,20 +73,16 @@ static int probe_image(struct docker *d, char **ret_digest, struct error *err)
 	return 0;
 }
 
-static int check_engine(struct docker *d, struct runtime_probe *p, struct error *err)
+static void check_engine(struct docker *d, struct runtime_probe *p, const cJSON *info)
 {
-	auto_json *info = NULL;
 	bool no_swap_limit;
 
-	if (docker_get(d, "/info", "asking what the engine can do", &info, err) != 0)
-		return -1;
 	no_swap_limit = !docker_true(info, "SwapLimit");
 	d->no_swap_limit = no_swap_limit;
 	if (no_swap_limit)
 		snprintf(p->warning, sizeof(p->warning),
 		         "this kernel does not account swap: sandboxes get swappiness 0 instead of a swap limit "
 		         "(boot with cgroup_enable=memory swapaccount=1, or use cgroup version 2)");
-	return 0;
 }
 
 static int check_limits(const struct docker *d, pid_t pid, struct error *err)
@@ -132,8 +128,7 @@ static int check_confinement(pid_t pid, struct error *err)
 	return 0;
 }
 
-/* The engine may live in another mount namespace: then the same path is another directory there. */
-static bool sees_workspace(pid_t pid, const struct workspace_mount *w)
+bool docker_sees_workspace(pid_t pid, const struct workspace_mount *w)
 {
 	auto_free char *path = xasprintf("/proc/%d/root/workspace", (int)pid);
 	struct stat inside, outside;
@@ -150,11 +145,11 @@ static int run_probe(struct docker *d, struct runtime_probe *p, const struct run
 		return -1;
 	if (check_limits(d, s.pid, err) != 0 || check_confinement(s.pid, err) != 0)
 		return -1;
-	p->workspace_seen = p->workspace && p->workspace->kind == WORKSPACE_DIR && sees_workspace(s.pid, p->workspace);
+	p->workspace_seen = p->workspace && p->workspace->kind == WORKSPACE_DIR && docker_sees_workspace(s.pid, p->workspace);
 	return 0;
 }
 
-static void offer(struct tier_offer *t, bool offered, const char *reason)
+void docker_offer(struct tier_offer *t, bool offered, const char *reason)
 {
 	t->offered = offered;
 	snprintf(t->reason, sizeof(t->reason), "%s", reason);
@@ -172,7 +167,7 @@ static int probe_container(struct docker *d, struct runtime_probe *p, struct err
 
 	if (access(p->init_path, X_OK) != 0)
 		return error_set(err, ERR_NOT_FOUND, "sandbox-init is not at %s: install it, or set daemon.init_path", p->init_path);
-	if (probe_image(d, &digest, err) != 0)
+	if (docker_probe_image(d, &digest, err) != 0)
 		return -1;
 	spec_init(&spec);
 	spec.resources = (struct resources){ .cpu_millis = PROBE_CPU_MILLIS, .memory_mib = PROBE_MEMORY_MIB, .pids = PROBE_PIDS };
@@ -187,20 +182,22 @@ static int probe_container(struct docker *d, struct runtime_probe *p, struct err
 int docker_probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
 {
 	struct docker *d = docker_of(rt);
+	auto_json *info = NULL;
 	struct error local = ERROR_INIT;
 
 	p->workspace_seen = false;
 	p->warning[0] = '\0';
-	offer(&p->tiers[TIER_GVISOR], false, "not offered: gVisor support arrives with the isolation tiers; this release offers container only");
-	offer(&p->tiers[TIER_MICROVM], false, "not offered: no microVM driver is configured");
-	if (check_engine(d, p, err) != 0)
+	docker_offer(&p->tiers[TIER_GVISOR], false, "not offered: the container tier, which it builds on, does not work here");
+	docker_offer(&p->tiers[TIER_MICROVM], false, "not offered: no microVM driver is configured");
+	if (docker_get(d, "/info", "asking what the engine can do", &info, err) != 0)
 		return -1;
+	check_engine(d, p, info);
 	if (probe_container(d, p, &local) == 0) {
-		offer(&p->tiers[TIER_CONTAINER], true, "memory, swap, CPU and PID limits, no-new-privileges, seccomp and capabilities were seen in force");
-		return 0;
+		docker_offer(&p->tiers[TIER_CONTAINER], true, "memory, swap, CPU and PID limits, no-new-privileges, seccomp and capabilities were seen in force");
+		return docker_gvisor_probe(d, p, info, err);
 	}
 	if (local.code == ERR_UNREACHABLE)
 		return error_set(err, local.code, "%s", local.message);
-	offer(&p->tiers[TIER_CONTAINER], false, local.message);
+	docker_offer(&p->tiers[TIER_CONTAINER], false, local.message);
 	return 0;
 }

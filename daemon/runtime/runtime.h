@@ -65,15 +65,18 @@ struct runtime_create {
 	const char *hosts_file;        /* host file bound read-only to /etc/hosts (no network: the image's may lack localhost) */
 	const char *hostname;
 	int64_t deadline_us;           /* wall clock; passed to init, which ends itself a grace after it */
+	const char *exercise;          /* probes only: what init uses up instead of its work (daemon/init/exercise.c) */
 };
 
 enum runtime_state { RUNTIME_ABSENT, RUNTIME_CREATED, RUNTIME_RUNNING, RUNTIME_EXITED };
 
 struct runtime_status {
 	enum runtime_state state;
-	pid_t pid;       /* host pid of process 1 while running, else 0 */
+	pid_t pid;       /* host pid of process 1 (of what stands for it: a sentry, a VMM) while running, else 0 */
+	pid_t mounts_pid; /* a host process whose /proc/PID/root shows the sandbox's mounts; 0: there is none. By start only */
 	int exit_code;   /* EXITED */
 	bool oom_killed; /* EXITED */
+	bool pids_exhausted; /* EXITED: it ended because the PID limit refused it a process */
 };
 
 struct runtime_stats {

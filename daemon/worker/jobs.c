@@ -180,10 +180,10 @@ static int step_start(struct create_job *j, struct error *err)
 /* The engine may bind another directory of that name than the one mounted here: then the size would not be enforced. */
 static int step_check_workspace(struct create_job *j, struct error *err)
 {
-	auto_free char *path = xasprintf("/proc/%d/root/workspace", (int)j->status.pid);
+	auto_free char *path = xasprintf("/proc/%d/root/workspace", (int)j->status.mounts_pid);
 	struct stat inside, outside;
 
-	if (j->mount.kind != WORKSPACE_DIR)
+	if (j->mount.kind != WORKSPACE_DIR || (j->lease->sandbox.tier == TIER_MICROVM && j->status.mounts_pid == 0))
 		return 0;
 	if (stat(path, &inside) != 0 || stat(j->mount.source, &outside) != 0)
 		return error_errno(err, "looking at the sandbox's workspace");
@@ -380,6 +380,8 @@ void job_why_ended(const struct runtime_status *s, char *ret, size_t n)
 	case RUNTIME_EXITED:
 		if (s->oom_killed)
 			snprintf(ret, n, "its process 1 was killed: out of memory (exit status %d)", s->exit_code);
+		else if (s->pids_exhausted)
+			snprintf(ret, n, "its process 1 ended at the PID limit (exit status %d)", s->exit_code);
 		else
 			snprintf(ret, n, "its process 1 ended (exit status %d)", s->exit_code);
 		break;

@@ -38,7 +38,8 @@ int worker_node_id(const struct daemon_config *config, struct id *ret, struct er
 int worker_runtime_new(const struct daemon_config *config, struct runtime **ret, struct error *err)
 {
 	const char *test = getenv("SANDBOX_TEST_RUNTIME");
-	struct docker_options o = { .socket = config->docker_socket, .allowed_registries = config->allowed_registries };
+	struct docker_options o = { .socket = config->docker_socket, .allowed_registries = config->allowed_registries,
+	                            .gvisor_runtime = config->gvisor_runtime };
 
 	if (worker_node_id(config, &o.node, err) != 0)
 		return -1;

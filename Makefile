@@ -156,25 +156,25 @@ lint:
 	$(Q)tests/lib/lint
 
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man8 \
-		$(DESTDIR)$(DOCDIR) $(DESTDIR)$(BASHCOMPDIR) $(DESTDIR)$(ZSHCOMPDIR) $(DESTDIR)$(FISHCOMPDIR)
-	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandboxd $(DESTDIR)$(BINDIR)/
-	install -m 0755 $(BUILD)/sandbox-init $(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)
-	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man1/; done
-	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man5/; done
-	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" $(DESTDIR)$(MANDIR)/man8/; done
-	[ ! -f completions/sandbox.bash ] || install -m 0644 completions/sandbox.bash $(DESTDIR)$(BASHCOMPDIR)/sandbox
-	[ ! -f completions/_sandbox ] || install -m 0644 completions/_sandbox $(DESTDIR)$(ZSHCOMPDIR)/_sandbox
-	[ ! -f completions/sandbox.fish ] || install -m 0644 completions/sandbox.fish $(DESTDIR)$(FISHCOMPDIR)/sandbox.fish
-	install -m 0644 README.md LICENSE $(DESTDIR)$(DOCDIR)/
+	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" \
+		"$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" "$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)"
+	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
+	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man1/"; done
+	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
+	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
+	[ ! -f completions/sandbox.bash ] || install -m 0644 completions/sandbox.bash "$(DESTDIR)$(BASHCOMPDIR)/sandbox"
+	[ ! -f completions/_sandbox ] || install -m 0644 completions/_sandbox "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox"
+	[ ! -f completions/sandbox.fish ] || install -m 0644 completions/sandbox.fish "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
+	install -m 0644 README.md LICENSE "$(DESTDIR)$(DOCDIR)/"
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/sandbox $(DESTDIR)$(BINDIR)/sandboxd $(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)
-	rm -f $(DESTDIR)$(MANDIR)/man1/sandbox.1 $(DESTDIR)$(MANDIR)/man1/sandbox-*.1 $(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5 \
-		$(DESTDIR)$(MANDIR)/man8/sandboxd.8 $(DESTDIR)$(MANDIR)/man8/sandbox-init.8
-	rm -f $(DESTDIR)$(BASHCOMPDIR)/sandbox $(DESTDIR)$(ZSHCOMPDIR)/_sandbox $(DESTDIR)$(FISHCOMPDIR)/sandbox.fish
-	rm -rf $(DESTDIR)$(DOCDIR)
-	-rmdir $(DESTDIR)$(LIBEXECDIR) 2>/dev/null
+	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
+		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
+	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
+	rm -rf "$(DESTDIR)$(DOCDIR)"
+	-rmdir "$(DESTDIR)$(LIBEXECDIR)" 2>/dev/null
 
 clean:
 	rm -rf $(BUILD)

@@ -29,6 +29,14 @@ die() {
 	exit 1
 }
 
+# As die, after the last lines of the log, which then stays.
+die_logged() {
+	tail -n "$1" "$log" >&2
+	shift
+	keep_log=1
+	die "$* (log: $work.log)"
+}
+
 # The packages, by what needs them. Debian and Ubuntu names.
 BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
@@ -80,6 +88,7 @@ as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
 	else
+		command -v sudo >/dev/null 2>&1 || die "this needs root and there is no sudo here: $*"
 		sudo "$@"
 	fi
 }
@@ -90,13 +99,21 @@ apt_install() {
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q -y "$@" >"$log" 2>&1
 }
 
+# What installing would remove is named like the rest: busybox-static, for one, takes the place of busybox.
+say_removals() {
+	gone=$(apt-get -s -q install --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Remv \([^ ]*\).*/\1/p' | tr '\n' ' ')
+	[ -z "$gone" ] || say "whose place they take is removed: ${gone% }"
+}
+
 need_packages() {
 	command -v dpkg-query >/dev/null 2>&1 || die "this needs apt (Debian, Ubuntu and their kin); on other systems install the equivalents of: $*"
 	missing=''
 	for p in "$@"; do
 		case $p in
 		docker.io) ! command -v dockerd >/dev/null 2>&1 || continue ;;
-		libclang-rt-14-dev) apt-cache show "$p" >/dev/null 2>&1 || [ -z "$(apt-cache pkgnames libclang-rt 2>/dev/null)" ] || continue ;;
+		libclang-rt-14-dev | caddy) # not in every release: the tests that want it say so
+			apt-cache show "$p" >/dev/null 2>&1 || [ -z "$(apt-cache pkgnames libc6 2>/dev/null)" ] || continue
+			;;
 		pkg-config) ! command -v pkg-config >/dev/null 2>&1 || continue ;;
 		esac
 		installed "$p" || missing="$missing $p"
@@ -105,6 +122,8 @@ need_packages() {
 	missing=${missing# }
 	if [ "$dry_run" -eq 1 ]; then
 		say "would install packages: $missing"
+		# shellcheck disable=SC2086
+		say_removals $missing
 		return 0
 	fi
 	if [ "$(id -u)" -ne 0 ]; then
@@ -118,11 +137,15 @@ need_packages() {
 	fi
 	say "installing packages: $missing"
 	# shellcheck disable=SC2086
+	say_removals $missing
+	# shellcheck disable=SC2086
 	if ! apt_install install --no-install-recommends $missing; then
 		say "refreshing the package lists"
-		apt_install update || { tail -n 5 "$log" >&2; die "apt-get update failed (log: $log)"; }
+		apt_install update || die_logged 5 "apt-get update failed"
 		# shellcheck disable=SC2086
-		apt_install install --no-install-recommends $missing || { tail -n 5 "$log" >&2; die "apt-get could not install: $missing (log: $log)"; }
+		say_removals $missing
+		# shellcheck disable=SC2086
+		apt_install install --no-install-recommends $missing || die_logged 5 "apt-get could not install: $missing"
 	fi
 }
 
@@ -148,11 +171,15 @@ ensure_engine() {
 		say "Docker Engine answers on $engine_socket"
 		return 0
 	fi
-	if [ -S "$engine_socket" ] && [ "$(id -u)" -ne 0 ] && [ ! -w "$engine_socket" ]; then
-		die "$engine_socket exists but you may not use it; run me as root, or with --docker-group (which equals giving root)"
-	fi
 	if [ "$use_docker" -eq 0 ]; then
-		say "no Docker Engine answers on $engine_socket; the daemon will say so until one does"
+		say "no Docker Engine answers you on $engine_socket; the daemon will say so until one does"
+		return 0
+	fi
+	if [ -S "$engine_socket" ] && [ "$(id -u)" -ne 0 ] && [ ! -w "$engine_socket" ]; then
+		[ "$docker_group" -eq 1 ] ||
+			die "$engine_socket exists but you may not use it; run me as root, or with --docker-group (which equals giving root)"
+		maybe_docker_group
+		[ "$dry_run" -eq 1 ] || { say "then run me again; nothing was built or installed so far"; exit 0; }
 		return 0
 	fi
 	# shellcheck disable=SC2086
@@ -175,6 +202,7 @@ maybe_docker_group() {
 	say "adding $user to the docker group: whoever is in it is root on this machine in all but name"
 	[ "$dry_run" -eq 1 ] || as_root usermod -aG docker "$user" || die "usermod failed"
 	say "log in again for the group to take effect"
+	docker_group=0
 }
 
 # --- install --------------------------------------------------------------------------------------------------------
@@ -182,14 +210,21 @@ maybe_docker_group() {
 build() {
 	say "building"
 	if ! make -s -j"$(nproc 2>/dev/null || echo 2)" all >"$log" 2>&1; then
-		tail -n 20 "$log" >&2
-		die "the build failed (log: $log)"
+		die_logged 20 "the build failed"
 	fi
+}
+
+# Said before anything is installed or built for nothing.
+check_prefix() {
+	at=$prefix
+	while [ ! -e "$at" ]; do at=$(dirname "$at"); done
+	if [ ! -d "$at" ]; then die "cannot install below $prefix: $at is not a directory"; fi
+	[ -w "$at" ] || die "cannot install below $prefix: you cannot write in $at; give another place with --prefix DIR"
 }
 
 install_files() {
 	say "installing below $prefix"
-	make -s install PREFIX="$prefix" >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "make install PREFIX=$prefix failed"; }
+	make -s install PREFIX="$prefix" >"$log" 2>&1 || die_logged 5 "make install PREFIX=$prefix failed"
 }
 
 ensure_base_image() {
@@ -215,14 +250,33 @@ ensure_base_image() {
 			say "no registry gave $base; building a small base image instead"
 			base=busybox
 			ensure_base_image
+			return
 		fi
+		# What `sandbox run` and `create` take unless told otherwise.
+		curl -fsS --max-time 20 --unix-socket "$engine_socket" -X POST "http://engine/images/$base/tag?repo=sandbox-base&tag=latest" >/dev/null ||
+			die "could not name $base sandbox-base:latest"
+		say "$base is the base image now, also named sandbox-base:latest"
 		;;
 	esac
 }
 
+# A daemon of the program before this one is replaced; sandboxes and the commands in them go on meanwhile.
+start_daemon() {
+	pid=$("$prefix/bin/sandbox" daemon status 2>/dev/null | sed -n 's/^running, process \([0-9]*\),.*/\1/p')
+	differs=0
+	[ -z "$pid" ] || cmp -s "/proc/$pid/exe" "$prefix/bin/sandboxd" || differs=$?
+	if [ "$differs" -eq 1 ]; then
+		say "restarting the local daemon, which runs another program than the one just installed (sandboxes and their commands go on)"
+		"$prefix/bin/sandbox" daemon stop || die "the running daemon (process $pid) did not stop"
+	else
+		say "starting the local daemon"
+	fi
+	"$prefix/bin/sandbox" daemon start || die "the daemon did not start; try: $prefix/bin/sandbox doctor"
+}
+
 first_run() {
 	say "running a first sandbox: sandbox run -- uname -a"
-	"$prefix/bin/sandbox" run --image "${first_image:-sandbox-base:latest}" -- uname -a || die "the first sandbox did not run; try: $prefix/bin/sandbox doctor"
+	"$prefix/bin/sandbox" run -- uname -a || die "the first sandbox did not run; try: $prefix/bin/sandbox doctor"
 }
 
 next_steps() {
@@ -230,9 +284,12 @@ next_steps() {
 	*":$prefix/bin:"*) ;;
 	*) say "$prefix/bin is not on your PATH; for this shell: PATH=\"$prefix/bin:\$PATH\"" ;;
 	esac
+	if engine_answers "$engine_socket"; then
+		printf '\nSandbox is ready. Next:\n'
+	else
+		printf '\nSandbox is installed; once a Docker Engine answers, run me again for the base image. Then:\n'
+	fi
 	cat <<'TXT'
-
-Sandbox is ready. Next:
   sandbox run -- sh -c 'echo hello from $(hostname)'   one command in a sandbox of its own
   sandbox create --name dev --ttl 2h                   a sandbox to keep for a while
   sandbox exec dev -- ls -l /                          run something in it
@@ -242,6 +299,7 @@ TXT
 }
 
 do_install() {
+	check_prefix
 	# shellcheck disable=SC2086
 	need_packages curl $BUILD_PACKAGES $RUN_PACKAGES
 	ensure_engine
@@ -252,8 +310,7 @@ do_install() {
 	fi
 	build
 	install_files
-	say "starting the local daemon"
-	"$prefix/bin/sandbox" daemon start || die "the daemon did not start; try: $prefix/bin/sandbox doctor"
+	start_daemon
 	if engine_answers "$engine_socket"; then
 		ensure_base_image
 		first_run
@@ -295,7 +352,7 @@ clean_up() {
 	stop_check_engine
 	if [ -n "$work" ]; then
 		grep -o "$work/[^ ]*" /proc/mounts 2>/dev/null | sort -r | while read -r m; do umount -l "$m" 2>/dev/null; done
-		rm -rf "$work" 2>/dev/null
+		if [ "$keep_log" -eq 1 ]; then mv "$log" "$work.log" && rm -rf "$work"; else rm -rf "$work" 2>/dev/null; fi
 	fi
 	exit "$status"
 }
@@ -316,7 +373,7 @@ do_check() {
 	[ "$dry_run" -eq 0 ] || { say "would build and run all tests"; return 0; }
 	[ "$(id -u)" -eq 0 ] || say "not root: tests that need mounts or an engine of their own will be skipped"
 	build
-	make -s -j"$(nproc 2>/dev/null || echo 2)" units-build tools >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "the tests do not build (log: $log)"; }
+	make -s -j"$(nproc 2>/dev/null || echo 2)" units-build tools >"$log" 2>&1 || die_logged 20 "the tests do not build"
 	if [ "$(id -u)" -eq 0 ]; then
 		start_check_engine
 	else
@@ -330,7 +387,8 @@ do_check() {
 main() {
 	parse_arguments "$@"
 	find_checkout
-	check_engine_pid='' engine_socket=''
+	check_engine_pid='' engine_socket='' keep_log=0
+	unset SANDBOX_URL # what is installed here is meant, not another server
 	work=$(mktemp -d "${TMPDIR:-/tmp}/sandbox-setup.XXXXXX") || die "cannot make a temporary directory in ${TMPDIR:-/tmp}"
 	log=$work/log
 	: >"$log"

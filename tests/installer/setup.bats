@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# setup.sh as far as it can be tried without changing the machine, and `make install`.
+
+load ../lib/helpers
+
+setup_file() {
+	if curl -fsS --max-time 5 --unix-socket "$DOCKER_SOCKET" http://engine/_ping >/dev/null 2>&1; then sbx_start; fi
+}
+
+teardown_file() {
+	sbx_stop
+}
+
+setup() {
+	DIR=$(mktemp -d "${TMPDIR:-/tmp}/sbx-setup.XXXXXX")
+}
+
+teardown() {
+	rm -rf "$DIR"
+}
+
+@test "a dry run names the place and makes nothing" {
+	run timeout 60 "$TOP/setup.sh" --dry-run --no-docker --prefix "$DIR/p"
+	[ "$status" -eq 0 ]
+	[[ $output == *"install below $DIR/p"* ]]
+	[ -z "$(ls -A "$DIR")" ]
+}
+
+@test "what cannot be is said in one line before anything is done" {
+	: >"$DIR/file"
+	run --separate-stderr timeout 20 "$TOP/setup.sh" --prefix "$DIR/file/x"
+	[ "$status" -eq 1 ]
+	[ -z "$output" ]
+	[ "$stderr" = "setup: cannot install below $DIR/file/x: $DIR/file is not a directory" ]
+	cp "$TOP/setup.sh" "$DIR/setup.sh"
+	run --separate-stderr timeout 20 "$DIR/setup.sh"
+	[ "$status" -eq 1 ]
+	[[ $stderr == "setup: run me from a checkout: "* ]]
+	run --separate-stderr timeout 20 "$TOP/setup.sh" --nonsense
+	[ "$status" -eq 1 ]
+	[[ $stderr == *"unknown argument '--nonsense'" ]]
+}
+
+@test "a cut-off copy does nothing" {
+	local size n
+	size=$(stat -c %s "$TOP/setup.sh")
+	for n in 100 $((size / 3)) $((size / 2)) $((size - 20)); do
+		head -c "$n" "$TOP/setup.sh" >"$DIR/cut"
+		run timeout 20 sh "$DIR/cut" --prefix "$DIR/p"
+		[[ $output != *"setup: "* ]]
+		[ "$(ls -A "$DIR")" = cut ]
+	done
+}
+
+# The functions of setup.sh, and an installed program that talks to the daemon under test and has its images under other names.
+as_installed() {
+	sed '$d' "$TOP/setup.sh" >"$DIR/functions"
+	mkdir -p "$DIR/p/bin"
+	cat >"$DIR/p/bin/sandbox" <<-TXT
+		#!/bin/bash
+		exec "$BUILD/sandbox" "\${@/sandbox-base:latest/sbx-setup:$$}"
+	TXT
+	chmod +x "$DIR/p/bin/sandbox"
+	cat >"$DIR/try" <<-TXT
+		. "$DIR/functions"
+		cd "$TOP"
+		work=$DIR log=$DIR/log prefix=$DIR/p base=busybox dry_run=0 keep_log=0
+	TXT
+}
+
+@test "the base image is built and imported as the program takes it" {
+	need_engine
+	as_installed
+	echo ensure_base_image >>"$DIR/try"
+	sed -i "s/'^sandbox-base:latest'/'^sbx-setup:$$'/" "$DIR/functions"
+	run timeout 120 sh "$DIR/try"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	timeout 20 sandbox image list -q | grep -qx "sbx-setup:$$"
+	[ "$(timeout 60 sandbox run --image "sbx-setup:$$" -- echo ok)" = ok ]
+	run timeout 60 sh "$DIR/try"
+	[ "$output" = "setup: base image sandbox-base:latest is present" ]
+	timeout 20 sandbox image remove "sbx-setup:$$"
+}
+
+@test "make install takes a place with a space, and uninstall takes it all away" {
+	timeout 300 make -s -C "$TOP" BUILD="$BUILD" -o all install PREFIX="$DIR/a b"
+	[[ $("$DIR/a b/bin/sandbox" --version) == sandbox* ]]
+	[ -x "$DIR/a b/bin/sandboxd" ]
+	[ -f "$DIR/a b/share/man/man1/sandbox-run.1" ]
+	timeout 60 make -s -C "$TOP" BUILD="$BUILD" uninstall PREFIX="$DIR/a b"
+	[ -z "$(find "$DIR/a b" -type f)" ]
+}

@@ -108,7 +108,7 @@ static int explain_connect(struct cli *cli, const struct session *s, const struc
 {
 	const char *why = e->sys ? strerror(e->sys) : e->message;
 	if (e->code == ERR_FORBIDDEN) {
-		cli_hint(cli, "the socket belongs to root and the group sandbox: `sudo usermod -aG sandbox $USER`, then log in again");
+		cli_hint(cli, "the socket is for root and the group sandbox: `sudo groupadd -rf sandbox && sudo usermod -aG sandbox $USER`, then log in again");
 		return error_set(err, ERR_FORBIDDEN, "you may not use the server at %s: %s", s->shown, why);
 	}
 	if (s->given)

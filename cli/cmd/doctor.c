@@ -95,7 +95,7 @@ static void check_engine(cJSON *checks)
 static const char *server_remedy(const struct cli *cli, const struct error *e)
 {
 	if (e->code == ERR_FORBIDDEN || e->code == ERR_UNAUTHORIZED)
-		return "join the group of the socket: `sudo usermod -aG sandbox $USER`, then log in again";
+		return "join the daemon's group: `sudo groupadd -rf sandbox && sudo usermod -aG sandbox $USER`, then log in again";
 	if (e->code == ERR_INVALID)
 		return "give unix:///path, or unset SANDBOX_URL";
 	if (e->code == ERR_PROTOCOL)

@@ -62,6 +62,17 @@ static void user_tenant(uid_t uid, char ret[static TENANT_MAX_LEN + 1])
 	peer_tenant(found ? p.pw_name : NULL, uid, ret);
 }
 
+/* Creating the group is part of the way out: nothing else makes it, and it is harmless when it is there. */
+static int refuse_peer(uid_t uid, const char *group, struct error *err)
+{
+	if (!*group)
+		return error_set(err, ERR_FORBIDDEN, "uid %u may not use this daemon: it is neither root nor the daemon's user", (unsigned)uid);
+	return error_set(err, ERR_FORBIDDEN,
+			 "uid %u may not use this daemon: it is neither root, the daemon's user, nor in group '%s' "
+			 "(root lets it in: groupadd -rf %s && usermod -aG %s USER, then log in again)",
+			 (unsigned)uid, group, group, group);
+}
+
 int peer_caller(int fd, const char *group, struct caller *ret, struct error *err)
 {
 	struct peer p;
@@ -70,8 +81,7 @@ int peer_caller(int fd, const char *group, struct caller *ret, struct error *err
 	gid_t gid;
 	bool admin = p.uid == 0 || p.uid == geteuid();
 	if (!admin && (group_id(group, &gid) != 0 || !peer_in_group(fd, &p, gid)))
-		return error_set(err, ERR_FORBIDDEN, "uid %u may not use this daemon: it is neither root, the daemon's user, nor in group '%s'",
-				 (unsigned)p.uid, group);
+		return refuse_peer(p.uid, group, err);
 	ret->role = admin ? ROLE_ADMIN : ROLE_OPERATOR;
 	ret->all_tenants = admin;
 	snprintf(ret->who, sizeof(ret->who), "uid %u", (unsigned)p.uid);

@@ -3,6 +3,7 @@
 
 #include "shared/base/mem.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,11 @@ static bool check_engine(struct worker *w, struct rows *r)
 		detail(add(r, "engine", "ok", ""), "%s at %s", text, w->o.config->docker_socket);
 		return true;
 	}
-	detail(add(r, "engine", "fail", "install Docker Engine and start it (systemctl start docker), or set worker.docker_socket"), "%s", err.message);
+	bool barred = access(w->o.config->docker_socket, W_OK) != 0 && errno == EACCES;
+	detail(add(r, "engine", "fail",
+		   barred ? "usermod -aG docker USER as root (the group equals root), log in again, then sandbox daemon stop" :
+			    "install Docker Engine and start it (systemctl start docker), or set worker.docker_socket"),
+	       "%s", err.message);
 	return false;
 }
 

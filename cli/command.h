@@ -14,12 +14,16 @@
 
 #include <stddef.h>
 
-enum verb_group { GROUP_RUN, GROUP_SANDBOX, GROUP_INSIDE, GROUP_SYSTEM, GROUP_COUNT };
+enum verb_group { GROUP_RUN, GROUP_SANDBOX, GROUP_INSIDE, GROUP_SETTINGS, GROUP_SYSTEM, GROUP_COUNT };
 
 enum {
 	VERB_HIDDEN = 1,
 	/* The exit status is that of a command inside (exec, run, shell): failures of the tool itself exit 125. */
 	VERB_STATUS_OF_COMMAND = 2,
+	/* Works on settings, or on none: contexts that are broken or missing do not stop it. */
+	VERB_NO_SETTINGS = 4,
+	/* Takes defaults of its options from the project file (cli/place.h). */
+	VERB_PROJECT = 8,
 };
 
 struct example {

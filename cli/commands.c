@@ -14,8 +14,12 @@ const struct option_row cli_globals[] = {
 	OPT_OPTIONAL(0, "json", struct cli, json, "FIELDS", "one JSON value on standard output; with FIELDS only those"),
 	OPT_FLAG('q', "quiet", struct cli, quiet, "only the result; of lists only the ids"),
 	OPT_TEXT(0, "server", struct cli, server, "URL", "the daemon to use: unix:///path (SANDBOX_URL)"),
+	OPT_TEXT(0, "context", struct cli, context, "NAME", "the context to use (SANDBOX_CONTEXT)"),
 	OPT_TEXT(0, "tenant", struct cli, tenant, "NAME", "the tenant to act in (SANDBOX_TENANT)"),
+	OPT_TEXT(0, "format", struct cli, format, "TEMPLATE", "print {{.field}} and text for each result; {{json .}} is all of it"),
+	OPT_FLAG(0, "dry-run", struct cli, dry_run, "show requests that would change something; send none"),
 	OPT_FLAG(0, "debug", struct cli, debug, "show requests on standard error (SANDBOX_DEBUG)"),
+	{ .name = "tree", .kind = OPT_KIND_FLAG, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(struct cli, tree, bool) },
 	OPT_END,
 };
 
@@ -36,6 +40,8 @@ const char *verb_group_title(enum verb_group g)
 		return "Sandboxes";
 	case GROUP_INSIDE:
 		return "Inside a sandbox";
+	case GROUP_SETTINGS:
+		return "Settings";
 	case GROUP_SYSTEM:
 		return "This machine";
 	case GROUP_COUNT:

@@ -163,14 +163,38 @@ static void add_subverbs(const struct verb *v, struct buf *out)
 
 static void add_footer(struct buf *out)
 {
-	buf_adds(out, "\nAlso: ");
+	size_t column = 5;
+	buf_adds(out, "\nAlso:");
 	for (const struct option_row *o = cli_globals; o->name; o++) {
+		auto_buf word = BUF_INIT;
 		if (!help_option_shown(o))
 			continue;
-		help_option_label(o, out);
-		buf_adds(out, ", ");
+		if (o->letter)
+			buf_addf(&word, "-%c", o->letter);
+		else
+			buf_addf(&word, "--%s", o->name);
+		add_wrapped(buf_str(&word), 2, &column, out);
 	}
-	buf_adds(out, "-h\n");
+	buf_adds(out, " -h\n");
+}
+
+static void tree_line(const struct verb *v, unsigned depth, struct buf *out)
+{
+	auto_buf label = BUF_INIT;
+	if (v->flags & VERB_HIDDEN)
+		return;
+	buf_addf(&label, "%*s%s", (int)depth * 2, "", v->name);
+	if (v->alias)
+		buf_addf(&label, ", %s", v->alias);
+	buf_addf(out, "%-20s %s\n", buf_str(&label), v->summary);
+	for (const struct verb *const *s = v->subverbs; s && *s; s++)
+		tree_line(*s, depth + 1, out);
+}
+
+void help_tree(struct buf *out)
+{
+	for (const struct verb *const *v = verbs; *v; v++)
+		tree_line(*v, 0, out);
 }
 
 void help_verb(const struct verb *v, const struct verb *parent, struct buf *out)

@@ -9,6 +9,8 @@
 
 /* What `sandbox` alone says. */
 void help_guide(struct buf *out);
+/* Every command with its subcommands, one a line. */
+void help_tree(struct buf *out);
 /* A verb, a subverb (parent not NULL), or a verb with subverbs. */
 void help_verb(const struct verb *v, const struct verb *parent, struct buf *out);
 /* "sandbox exec [OPTIONS] SANDBOX [--] COMMAND..." */

@@ -233,11 +233,30 @@ static int run_stream(struct cli *cli, const struct launch *l, bool feed, const 
 	return status;
 }
 
+/* What would run, in place of running it. */
+static int show_dry(struct cli *cli, const struct launch *l, struct error *err)
+{
+	auto_json *j = cJSON_CreateObject();
+	cJSON *argv = cJSON_CreateArray();
+	json_add_bool(j, "dry_run", true);
+	json_add_str(j, "sandbox", l->sandbox);
+	cJSON_AddItemToObject(j, "argv", argv);
+	for (size_t i = 0; i < l->argv->len; i++)
+		cJSON_AddItemToArray(argv, cJSON_CreateString(l->argv->items[i]));
+	if (cli->json)
+		return out_json(cli, j, err);
+	auto_free char *text = json_print(argv);
+	out_line("exec %s %s", l->sandbox, text);
+	return 0;
+}
+
 int launch_run(struct cli *cli, const struct launch *l, struct error *err)
 {
 	bool feed = feeds_stdin(l);
 	auto_tlv open = TLV_INIT;
 	if (check_options(l->options, err) != 0 || check_argv(l, err) != 0 || build_open(l, feed, &open, err) != 0)
 		return -1;
+	if (cli->dry_run)
+		return show_dry(cli, l, err);
 	return run_stream(cli, l, feed, &open, err);
 }

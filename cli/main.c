@@ -2,7 +2,9 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/output.h"
+#include "cli/place.h"
 #include "cli/session.h"
+#include "cli/settings.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
@@ -35,8 +37,6 @@ static const char *env_text(const char *name)
 
 static void from_environment(struct cli *cli)
 {
-	cli->server = env_text("SANDBOX_URL");
-	cli->tenant = env_text("SANDBOX_TENANT");
 	cli->debug = env_text("SANDBOX_DEBUG") != NULL;
 }
 
@@ -60,7 +60,7 @@ static int usage_error(struct cli *cli, const struct parse_result *r, const stru
 	else
 		cli_hint(cli, "sandbox help");
 	out_error(cli, err);
-	return status_of_command(r) ? EXIT_TOOL_FAILED : error_exit_status(ERR_INVALID);
+	return status_of_command(r) ? EXIT_TOOL_FAILED : error_exit_status(err->code);
 }
 
 static int print_help(const struct parse_result *r)
@@ -77,9 +77,16 @@ static int print_help(const struct parse_result *r)
 static int run_verb(struct cli *cli, const struct parse_result *r)
 {
 	struct error err = ERROR_INIT;
-	int status = r->verb->run(cli, r->options, &err);
+	bool settled = (r->verb->flags & VERB_NO_SETTINGS) || settings_resolve(cli, &err) == 0;
+	if (settled && cli->project_refused)
+		out_warn(cli, "%s", cli->project_refused);
+	if (settled && cli->project_said && *cli->project_said)
+		out_note(cli, "defaults from %s:%s", cli->project_path, cli->project_said);
+	int status = settled ? r->verb->run(cli, r->options, &err) : -1;
 	if (status >= 0)
 		return status;
+	if (cli->dry_shown && err.code == ERR_NONE)
+		return 0;
 	out_error(cli, &err);
 	return status_of_command(r) ? EXIT_TOOL_FAILED : error_exit_status(err.code);
 }
@@ -89,7 +96,8 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 	struct parse_result r;
 	struct error err = ERROR_INIT;
 	int status;
-	int rc = parse_command_line(argc, argv, cli_globals, cli, &r, &err);
+	struct parse_hooks hooks = place_hooks(cli);
+	int rc = parse_with_hooks(argc, argv, cli_globals, cli, &hooks, &r, &err);
 	if (rc != 0)
 		look_for_json(cli, argc, argv);
 	out_setup(cli);
@@ -97,6 +105,11 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 		status = usage_error(cli, &r, &err);
 	} else if (r.version) {
 		out_line("sandbox " SANDBOX_VERSION);
+		status = 0;
+	} else if (cli->tree) {
+		auto_buf text = BUF_INIT;
+		help_tree(&text);
+		fputs(buf_str(&text), stdout);
 		status = 0;
 	} else if (r.help || !r.verb || r.verb->subverbs) {
 		status = print_help(&r);
@@ -121,6 +134,15 @@ int main(int argc, char **argv)
 	int status = dispatch(&cli, argc, argv);
 	session_close(&cli);
 	cJSON_Delete(cli.error_body);
+	ini_doc_free(cli.project);
+	free(cli.project_path);
+	free(cli.project_said);
+	free(cli.project_refused);
+	free(cli.project_upload);
+	free(cli.default_sandbox);
+	free(cli.context_name);
+	free(cli.context_url);
+	free(cli.context_tenant);
 	free(cli.hint);
 	return status;
 }

@@ -13,9 +13,12 @@ struct parser {
 	int at;
 	const struct option_row *globals;
 	void *global_struct;
+	const struct parse_hooks *hooks;
 	struct parse_result *r;
 	size_t n_words;      /* positionals seen for the verb */
 	bool ended;          /* -- was seen */
+	bool refused;        /* by the hook; refusal says why */
+	struct error refusal;
 	struct error *err;
 };
 
@@ -288,6 +291,17 @@ static int parse_short(struct parser *p, const char *word)
 	return 0;
 }
 
+int option_preset(const struct verb *v, void *options, const char *name, const char *value, struct error *err)
+{
+	bool negated;
+	const struct option_row *o = find_long(v->options, name, strlen(name), &negated);
+	if (!o || negated)
+		return error_set(err, ERR_INVALID, "'%s' has no option '%s'", v->name, name);
+	if (o->kind == OPT_KIND_FLAG)
+		return parse_bool(name, value, (bool *)((char *)options + o->offset), err);
+	return store(o, options, name, value, err);
+}
+
 /* --- words ------------------------------------------------------------------------------------------------------ */
 
 static void choose_verb(struct parser *p, const struct verb *v)
@@ -301,6 +315,9 @@ static void choose_verb(struct parser *p, const struct verb *v)
 		if (v->defaults)
 			memcpy(r->options, v->defaults, v->size);
 	}
+	/* A refusal waits for the end of the line: --help is answered whatever the hook says. */
+	if (p->hooks->chosen && p->hooks->chosen(p->hooks->ctx, v, r->options, &p->refusal) != 0)
+		p->refused = true;
 }
 
 static bool is_command(enum pos_kind k)
@@ -378,6 +395,20 @@ static int handle_word(struct parser *p, char *word)
 	return 0;
 }
 
+/* A required sandbox that was left out, taken from the hook. */
+static bool fill_sandbox(struct parser *p)
+{
+	const struct positional *row = p->r->verb->positionals;
+	if (!row || row->kind != POS_ONE || row->what != WHAT_SANDBOX || p->n_words > 0 || !p->hooks->sandbox)
+		return false;
+	const char *text = p->hooks->sandbox(p->hooks->ctx);
+	if (!text)
+		return false;
+	*(const char **)(void *)((char *)p->r->options + row->offset) = text;
+	p->n_words = 1;
+	return true;
+}
+
 static int missing_words(struct parser *p)
 {
 	const struct verb *v = p->r->verb;
@@ -401,7 +432,7 @@ static int handle_dashes(struct parser *p)
 	if (!row)
 		return 0;
 	size_t i = (size_t)(row - p->r->verb->positionals);
-	if (p->n_words < i && p->r->verb->positionals[p->n_words].kind == POS_ONE)
+	if (p->n_words < i && p->r->verb->positionals[p->n_words].kind == POS_ONE && !fill_sandbox(p))
 		return missing_words(p);
 	take_command(p, row);
 	return 0;
@@ -420,8 +451,15 @@ static int step(struct parser *p)
 int parse_command_line(int argc, char **argv, const struct option_row *globals, void *global_struct, struct parse_result *ret,
 		       struct error *err)
 {
+	static const struct parse_hooks none = { .chosen = NULL };
+	return parse_with_hooks(argc, argv, globals, global_struct, &none, ret, err);
+}
+
+int parse_with_hooks(int argc, char **argv, const struct option_row *globals, void *global_struct, const struct parse_hooks *hooks,
+		     struct parse_result *ret, struct error *err)
+{
 	*ret = (struct parse_result){ .verb = NULL };
-	struct parser p = { .argc = argc, .argv = argv, .at = 1, .globals = globals, .global_struct = global_struct, .r = ret, .err = err };
+	struct parser p = { .argc = argc, .argv = argv, .at = 1, .globals = globals, .global_struct = global_struct, .hooks = hooks, .r = ret, .err = err };
 	while (p.at < p.argc) {
 		if (step(&p) != 0)
 			return -1;
@@ -430,6 +468,9 @@ int parse_command_line(int argc, char **argv, const struct option_row *globals, 
 	}
 	if (!ret->verb || ret->verb->subverbs)
 		return 0;
+	if (p.refused)
+		return error_set(err, p.refusal.code, "%s", p.refusal.message);
+	fill_sandbox(&p);
 	return missing_words(&p);
 }
 

@@ -93,7 +93,8 @@ enum pos_kind {
 };
 
 /* What the shell completes for a positional (and the generated pages link to). */
-enum pos_what { WHAT_TEXT, WHAT_SANDBOX, WHAT_OPERATION, WHAT_IMAGE, WHAT_FILE, WHAT_VERB, WHAT_COMMAND };
+enum pos_what { WHAT_TEXT, WHAT_SANDBOX, WHAT_OPERATION, WHAT_IMAGE, WHAT_FILE, WHAT_VERB, WHAT_COMMAND, WHAT_CONTEXT,
+                WHAT_PATH /* local, or SANDBOX:PATH */ };
 
 struct positional {
 	const char *name; /* upper case; NULL ends a table */
@@ -122,6 +123,19 @@ struct parse_result {
 	bool version;
 };
 
+/* What the parser asks of its caller, each may be NULL. */
+struct parse_hooks {
+	/* A verb was named: its options hold the defaults, the command line has not touched them yet. -1 with err refuses. */
+	int (*chosen)(void *ctx, const struct verb *v, void *options, struct error *err);
+	/* The sandbox meant where a required one is not given; NULL: none. Outlives the result. */
+	const char *(*sandbox)(void *ctx);
+	void *ctx;
+};
+
+/* Sets an option by its name as if it stood on the command line ("yes" and "no" for flags). ERR_INVALID when the verb has none of that
+ * name or the value is wrong. `value` is borrowed. */
+int option_preset(const struct verb *v, void *options, const char *name, const char *value, struct error *err);
+
 /*
  * Parses a whole command line (argv[0] is skipped). globals: table and struct of the global options.
  * ERR_INVALID with a one-line message that suggests the nearest name; ret->verb is set when it was known by then (ret is valid on
@@ -129,6 +143,10 @@ struct parse_result {
  */
 int parse_command_line(int argc, char **argv, const struct option_row *globals, void *global_struct, struct parse_result *ret,
                        struct error *err);
+/* The same with hooks. A verb's one required SANDBOX that is left out is then the hook's; before a command it can only be left out with
+ * `--` in front of the command. */
+int parse_with_hooks(int argc, char **argv, const struct option_row *globals, void *global_struct, const struct parse_hooks *hooks,
+                     struct parse_result *ret, struct error *err);
 void parse_done(struct parse_result *r);
 
 /* Damerau-Levenshtein distance, capped at `cap`. */

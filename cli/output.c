@@ -21,6 +21,8 @@ void out_setup(struct cli *cli)
 	const char *term = getenv("TERM");
 	bool dumb = !term || strcmp(term, "dumb") == 0;
 	bool ci = env_set("CI");
+	if (cli->format && !cli->json)
+		cli->json = ""; /* verbs then hand over the whole result, which the template prints */
 	cli->out_tty = isatty(STDOUT_FILENO) == 1;
 	cli->err_tty = isatty(STDERR_FILENO) == 1;
 	cli->colour = cli->out_tty && !dumb && !ci && !env_set("NO_COLOR");
@@ -119,9 +121,71 @@ static int select_json(const char *fields, const cJSON *j, cJSON **ret, struct e
 	return check_seen(fields, seen, err);
 }
 
+/* One {{…}}: a path, or `json` and a path. */
+static int expand(const cJSON *item, const char *inner, size_t n, struct buf *out, struct error *err)
+{
+	auto_free char *text = xstrndup(inner, n);
+	char *p = text + strspn(text, " ");
+	bool whole = strncmp(p, "json ", 5) == 0;
+	p += whole ? 5 + strspn(p + 5, " ") : 0;
+	p[strcspn(p, " ")] = '\0';
+	const cJSON *found = p[0] == '.' ? reach(item, p + 1, strlen(p + 1)) : NULL;
+	if (!found) {
+		char shown[80];
+		return error_set(err, ERR_INVALID, "--format: there is no field '%s' in this answer; fields are written {{.name}}",
+				 text_escape(p, strlen(p), shown, sizeof(shown)));
+	}
+	const char *string = cJSON_GetStringValue(found);
+	if (whole || !string) {
+		auto_free char *printed = json_print(found);
+		buf_adds(out, printed);
+		return 0;
+	}
+	size_t room = strlen(string) * 4 + 1;
+	auto_free char *safe = xmalloc(room);
+	buf_adds(out, text_escape(string, strlen(string), safe, room));
+	return 0;
+}
+
+/* A template over one result: {{.field}}, \t, \n and \\; the rest stands for itself. */
+static int format_one(const char *format, const cJSON *item, struct error *err)
+{
+	auto_buf out = BUF_INIT;
+	for (const char *p = format; *p;) {
+		const char *end = p[0] == '{' && p[1] == '{' ? strstr(p, "}}") : NULL;
+		if (end) {
+			if (expand(item, p + 2, (size_t)(end - p) - 2, &out, err) != 0)
+				return -1;
+			p = end + 2;
+		} else if (p[0] == '\\' && p[1] && strchr("tn\\", p[1])) {
+			buf_addc(&out, p[1] == 't' ? '\t' : p[1] == 'n' ? '\n' : '\\');
+			p += 2;
+		} else {
+			buf_addc(&out, *p++);
+		}
+	}
+	out_line("%s", buf_str(&out));
+	return 0;
+}
+
+static int format_json(const char *format, const cJSON *j, struct error *err)
+{
+	const cJSON *item;
+	if (!cJSON_IsArray(j))
+		return format_one(format, j, err);
+	cJSON_ArrayForEach(item, j)
+	{
+		if (format_one(format, item, err) != 0)
+			return -1;
+	}
+	return 0;
+}
+
 int out_json(struct cli *cli, const cJSON *j, struct error *err)
 {
 	auto_json *chosen = NULL;
+	if (cli->format)
+		return format_json(cli->format, j, err);
 	if (cli->json && cli->json[0]) {
 		if (select_json(cli->json, j, &chosen, err) != 0)
 			return -1;
@@ -236,6 +300,13 @@ static const char *default_hint(const struct error *err)
 	}
 }
 
+/* The sandbox was not named on the line, so a reader must learn which one was meant. */
+static void hint_default_sandbox(struct cli *cli, const struct error *err)
+{
+	if (!cli->hint && cli->default_sandbox && (err->code == ERR_NOT_FOUND || err->code == ERR_EXPIRED))
+		cli_hint(cli, "`sandbox use` chose %s for this directory; `sandbox use --clear` forgets it", cli->default_sandbox);
+}
+
 cJSON *out_error_json(const struct cli *cli, const struct error *err)
 {
 	cJSON *o = cJSON_CreateObject();
@@ -257,18 +328,25 @@ cJSON *out_error_json(const struct cli *cli, const struct error *err)
 
 void out_error(struct cli *cli, const struct error *err)
 {
+	hint_default_sandbox(cli, err);
 	fflush(stdout);
 	clear_progress(cli);
 	fputs("sandbox: ", stderr);
 	print_escaped(err->message);
 	fputc('\n', stderr);
+	const char *request = json_text(cli->error_body, "request_id");
+	if (*request && err->code == ERR_INTERNAL) {
+		fputs("request: ", stderr);
+		print_escaped(request);
+		fputc('\n', stderr);
+	}
 	const char *hint = cli->hint ? cli->hint : default_hint(err);
 	if (hint) {
 		fputs("hint: ", stderr);
 		print_escaped(hint);
 		fputc('\n', stderr);
 	}
-	if (cli->json) {
+	if (cli->json && !cli->format) {
 		auto_json *j = out_error_json(cli, err);
 		auto_free char *text = json_print(j);
 		out_line("%s", text);

@@ -143,7 +143,7 @@ static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret,
 		return explain_connect(cli, s, &e, err);
 	if (use_system_daemon(s, ret))
 		return 0;
-	if (no_start)
+	if (no_start || cli->no_start)
 		return explain_connect(cli, s, &e, err);
 	bool started;
 	if (local_start(cli, &s->local, &started, &e) != 0)
@@ -240,6 +240,24 @@ static bool repeatable(const struct call *c)
 	return c->key || strcmp(c->method, "GET") == 0;
 }
 
+/* What a request would be, on stdout, in place of sending it. */
+static int show_dry(struct cli *cli, const char *method, const char *target, const cJSON *body, struct error *err)
+{
+	auto_json *j = cJSON_CreateObject();
+	json_add_bool(j, "dry_run", true);
+	json_add_str(j, "method", method);
+	json_add_str(j, "target", target);
+	cJSON_AddItemToObject(j, "body", body ? cJSON_Duplicate(body, true) : cJSON_CreateNull());
+	cli->dry_shown = true;
+	if (cli->json && out_json(cli, j, err) != 0)
+		return -1;
+	if (!cli->json) {
+		auto_free char *text = body ? json_print(body) : NULL;
+		out_line("%s %s%s%s", method, target, text ? " " : "", text ? text : "");
+	}
+	return error_set(err, ERR_NONE, "a dry run: nothing was sent");
+}
+
 static int send_once(struct cli *cli, const struct call *c, const struct map *headers, const char *body, struct http_answer *a,
 		     struct error *err)
 {
@@ -264,6 +282,8 @@ int session_call(struct cli *cli, const struct call *c, cJSON **ret, struct erro
 	auto_free char *body = c->body ? json_print(c->body) : NULL;
 	struct http_answer a = { .status = 0 };
 	struct error e = ERROR_INIT;
+	if (cli->dry_run && strcmp(c->method, "GET") != 0)
+		return show_dry(cli, c->method, c->target, c->body, err);
 	if (body)
 		map_set(&headers, "Content-Type", "application/json");
 	if (c->key)
@@ -326,6 +346,8 @@ int session_lines(struct cli *cli, const struct line_call *c, struct error *err)
 	auto_free char *body = c->body ? json_print(c->body) : NULL;
 	auto_map headers = MAP_INIT;
 	map_set(&headers, "Content-Type", c->body_fd >= 0 ? "application/x-tar" : "application/json");
+	if (cli->dry_run)
+		return show_dry(cli, c->method, c->target, c->body, err);
 	if (ensure_client(cli, false, err) != 0)
 		return -1;
 	struct http_request q = {

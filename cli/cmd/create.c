@@ -6,6 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/session.h"
+#include "cli/transfer.h"
 #include "shared/base/clock.h"
 #include "shared/base/mem.h"
 #include "shared/json/json.h"
@@ -17,6 +18,7 @@ struct options {
 	struct create_options create;
 	struct words start;
 	bool wait, explain;
+	const char *upload;
 };
 
 static const struct options defaults = { .create = { CREATE_DEFAULTS }, .wait = true };
@@ -28,6 +30,7 @@ static const struct option_row options[] = {
 	OPT_SWITCH('w', "wait", struct options, wait, "wait until it runs (the default)"),
 	OPT_FLAG(0, "explain", struct options, explain, "show score, tier and placement; create nothing"),
 	OPT_REST,
+	OPT_TEXT(0, "upload", struct options, upload, "DIR", "then copy the contents of DIR into /workspace"),
 	OPT_LIST(0, "env-file", struct options, create.env_file, "FILE", "variables, one KEY=VALUE a line, literal"),
 	CREATE_ROWS_REST(struct options, create),
 	OPT_END,
@@ -107,6 +110,24 @@ static int print_created(struct cli *cli, const cJSON *answer, const char *id, s
 	return 0;
 }
 
+static int upload(struct cli *cli, const struct options *o, const char *sandbox, struct error *err)
+{
+	struct transfer_options how = { .dry_run = false };
+	struct transfer_stats stats = { .entries = 0 };
+	if (!o->upload)
+		return 0;
+	auto_free char *contents = xasprintf("%s/.", o->upload);
+	int rc = transfer_put(cli, sandbox, contents, "/workspace/", &how, &stats, err);
+	if (rc != 0)
+		error_wrap(err, "uploading %s", o->upload);
+	else if (stats.failed)
+		rc = error_set(err, ERR_SYSTEM, "%llu entries of %s could not be uploaded", (unsigned long long)stats.failed, o->upload);
+	else
+		out_note(cli, "uploaded %llu files of %s to /workspace", (unsigned long long)stats.files, o->upload);
+	transfer_stats_done(&stats);
+	return rc;
+}
+
 static int wait_created(struct cli *cli, const struct options *o, cJSON *answer, const char *id, struct error *err)
 {
 	auto_json *op = NULL;
@@ -117,6 +138,10 @@ static int wait_created(struct cli *cli, const struct options *o, cJSON *answer,
 	if (strcmp(json_text(op, "state"), "succeeded") != 0) {
 		json_operation_error(op, err);
 		return error_wrap(err, "sandbox %s was not created", id);
+	}
+	if (upload(cli, o, id, err) != 0) {
+		cli_hint(cli, "the sandbox runs: `sandbox cp` copies into it, `sandbox delete %s` ends it", id);
+		return -1;
 	}
 	if (get_sandbox(cli, id, &sandbox, err) != 0)
 		return -1;
@@ -140,6 +165,8 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	struct options *o = opaque;
 	auto_json *spec = NULL;
 	auto_json *answer = NULL;
+	if (o->upload && !o->wait)
+		return error_set(err, ERR_INVALID, "--upload needs the sandbox to run, so it excludes --no-wait");
 	if (create_spec(cli, &o->create, &o->start, &spec, err) != 0)
 		return -1;
 	if (o->explain)
@@ -163,6 +190,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 const struct verb verb_create = {
 	.name = "create",
 	.group = GROUP_SANDBOX,
+	.flags = VERB_PROJECT,
 	.summary = "create a sandbox and print its id",
 	.manual = "Waits until the sandbox runs. When the wait is interrupted or times out, the create goes on and the message says how to look "
 		  "at it. A create that fails prints the reason and exits by its kind; when no node may run it (exit status 6), the score, the "

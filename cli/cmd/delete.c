@@ -4,6 +4,7 @@
 #include "cli/create.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/select.h"
 #include "cli/session.h"
 #include "shared/base/mem.h"
 #include "shared/json/json.h"
@@ -12,14 +13,17 @@
 #include <string.h>
 
 struct options {
-	struct strv refs;
-	bool wait, missing_ok;
+	struct strv refs, labels;
+	bool wait, missing_ok, all, yes;
 	int64_t wait_timeout_ms;
 };
 
 static const struct options defaults = { .wait = true, .wait_timeout_ms = 300 * 1000 };
 
 static const struct option_row options[] = {
+	OPT_FLAG('a', "all", struct options, all, "every sandbox, or with --label those that have it"),
+	OPT_LIST('l', "label", struct options, labels, "KEY=VALUE", "those with this label, repeatable"),
+	OPT_FLAG('y', "yes", struct options, yes, "do not ask before --all"),
 	OPT_SWITCH('w', "wait", struct options, wait, "wait until it is gone (the default)"),
 	OPT_FLAG(0, "missing-ok", struct options, missing_ok, "a sandbox that does not exist is no failure"),
 	OPT_DURATION(0, "wait-timeout", struct options, wait_timeout_ms, "TIME", 1000, 24 * 3600 * 1000LL, "wait at most this long (default 5m)"),
@@ -27,13 +31,14 @@ static const struct option_row options[] = {
 };
 
 static const struct positional positionals[] = {
-	POS(POS_MANY, WHAT_SANDBOX, "SANDBOX", struct options, refs, "id, name, or a unique start or end of the id"),
+	POS(POS_ANY, WHAT_SANDBOX, "SANDBOX", struct options, refs, "id, name, or a unique start or end of the id"),
 	POS_END,
 };
 
 static const struct example examples[] = {
 	{ "sandbox delete web", "by name; waits until it is gone" },
-	{ "sandbox delete $(sandbox list -q)", "all of them" },
+	{ "sandbox rm -l job=42", "those with a label" },
+	{ "sandbox rm --all --yes", "every one, without asking" },
 	{ NULL, NULL },
 };
 
@@ -101,11 +106,31 @@ static int print_json(struct cli *cli, const struct options *o, cJSON *ops, stru
 {
 	if (!cli->json)
 		return 0;
-	if (o->refs.len > 1)
+	if (o->refs.len > 1 || o->all || o->labels.len)
 		return out_json(cli, ops, err);
 	auto_json *none = cJSON_CreateNull();
 	const cJSON *first = cJSON_GetArrayItem(ops, 0);
 	return out_json(cli, first ? first : none, err);
+}
+
+/* Fills refs from --all and --label. */
+static int choose(struct cli *cli, struct options *o, struct error *err)
+{
+	auto_json *list = cJSON_CreateArray();
+	const cJSON *sandbox;
+	if (!o->all && !o->labels.len)
+		return o->refs.len ? 0 : error_set(err, ERR_INVALID, "'delete' needs SANDBOX, --label or --all");
+	if (o->refs.len)
+		return error_set(err, ERR_INVALID, "--all and --label take no SANDBOX besides");
+	if (select_sandboxes(cli, &o->labels, false, list, err) != 0)
+		return -1;
+	cJSON_ArrayForEach(sandbox, list) strv_add(&o->refs, json_text(sandbox, "id"));
+	if (!o->refs.len)
+		out_note(cli, "there is nothing to delete");
+	if (!o->refs.len || o->labels.len || o->yes || cli->dry_run)
+		return 0;
+	auto_free char *question = xasprintf("Delete %zu sandboxes with everything in them?", o->refs.len);
+	return confirm(cli, question, err);
 }
 
 static int interrupted(struct cli *cli, struct error *err)
@@ -117,10 +142,12 @@ static int interrupted(struct cli *cli, struct error *err)
 
 static int run(struct cli *cli, void *opaque, struct error *err)
 {
-	const struct options *o = opaque;
+	struct options *o = opaque;
 	auto_json *ops = cJSON_CreateArray();
 	struct error first = ERROR_INIT;
 	bool failed = false;
+	if (choose(cli, o, err) != 0)
+		return -1;
 	interrupt_watch();
 	for (size_t i = 0; i < o->refs.len; i++) {
 		cJSON *op = NULL;
@@ -134,7 +161,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		if (e.sys == EINTR)
 			return interrupted(cli, err);
 		/* The others are still tried; the last message is main's, the ones before are said here. */
-		if (failed)
+		if (failed && first.code != ERR_NONE)
 			out_warn(cli, "%s", first.message);
 		first = e;
 		failed = true;
@@ -152,7 +179,8 @@ const struct verb verb_delete = {
 	.summary = "delete sandboxes with everything in them",
 	.manual = "A sandbox can be deleted in every state, also while it is being created and while commands run in it: they end with the "
 		  "outcome deleted. Deleting one that has ended already succeeds. With several, all are tried, and the exit status is that of "
-		  "the last failure. With --no-wait the ids of the delete operations are printed.",
+		  "the last failure. --all and --label take those that have not ended; those chosen by --label are not asked about, since they were named. "
+		  "With --no-wait the ids of the delete operations are printed.",
 	.options = options,
 	.positionals = positionals,
 	.size = sizeof(struct options),

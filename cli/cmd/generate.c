@@ -42,7 +42,7 @@ int generate_write(const char *dir, const char *name, const struct buf *text, st
 const struct verb verb_generate = {
 	.name = "__generate",
 	.group = GROUP_SYSTEM,
-	.flags = VERB_HIDDEN,
+	.flags = VERB_HIDDEN | VERB_NO_SETTINGS,
 	.summary = "write generated files",
 	.positionals = positionals,
 	.size = sizeof(struct options),

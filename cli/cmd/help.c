@@ -49,6 +49,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 const struct verb verb_help = {
 	.name = "help",
 	.group = GROUP_SYSTEM,
+	.flags = VERB_NO_SETTINGS,
 	.summary = "explain a command",
 	.positionals = positionals,
 	.size = sizeof(struct options),

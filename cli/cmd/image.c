@@ -222,8 +222,12 @@ static int run_remove(struct cli *cli, void *opaque, struct error *err)
 	for (size_t i = 0; i < o->names.len; i++) {
 		auto_free char *target = session_path("/v1/images/%s", o->names.items[i]);
 		struct call c = { .method = "DELETE", .target = target };
-		if (session_call(cli, &c, NULL, err) != 0)
-			return -1;
+		struct error e = ERROR_INIT;
+		if (session_call(cli, &c, NULL, &e) != 0) {
+			if (e.code == ERR_NONE && i + 1 < o->names.len)
+				continue; /* a dry run shows them all */
+			return error_set(err, e.code, "%s", e.message);
+		}
 		out_note(cli, "%s: removed", o->names.items[i]);
 		cJSON_AddItemToArray(names, cJSON_CreateString(o->names.items[i]));
 	}

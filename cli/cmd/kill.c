@@ -52,11 +52,13 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		struct error e = ERROR_INIT;
 		if (kill_one(cli, o->operations.items[i], o->sig, list, &e) == 0)
 			continue;
-		if (first.code == ERR_NONE)
-			first = e;
+		if (e.code == ERR_NONE || first.code == ERR_NONE)
+			first = first.code == ERR_NONE ? e : first;
 		else
 			out_warn(cli, "%s", e.message);
 	}
+	if (cli->dry_shown)
+		return error_set(err, first.code, "%s", first.message);
 	if (cli->json && out_json(cli, list, err) != 0)
 		return -1;
 	if (first.code == ERR_NONE)

@@ -2,16 +2,15 @@
 #include "cli/command.h"
 
 #include "cli/output.h"
-#include "cli/session.h"
+#include "cli/select.h"
 #include "shared/base/clock.h"
 #include "shared/base/id.h"
 #include "shared/base/mem.h"
-#include "shared/http/unix_client.h"
 #include "shared/json/json.h"
 
 #include <string.h>
 
-enum { COLUMNS = 7, PAGE = 500 };
+enum { COLUMNS = 7 };
 
 struct options {
 	bool all;
@@ -26,63 +25,9 @@ static const struct option_row options[] = {
 
 static const struct example examples[] = {
 	{ "sandbox list --json=id,name,state", "three fields of each, as JSON" },
-	{ "sandbox delete $(sandbox list -q -l job=42)", "delete those with a label" },
+	{ "sandbox list -l job=42 --format '{{.name}} {{.state}}'", "those with a label, in a form of your own" },
 	{ NULL, NULL },
 };
-
-static void add_query(struct buf *target, const char *key, const char *value)
-{
-	auto_free char *enc = url_encode(value);
-	buf_addf(target, "%c%s=%s", strchr(buf_str(target), '?') ? '&' : '?', key, enc);
-}
-
-static char *first_target(const struct cli *cli, const struct options *o)
-{
-	struct buf target = BUF_INIT;
-	buf_addf(&target, "/v1/sandboxes?limit=%d", PAGE);
-	if (cli->tenant)
-		add_query(&target, "tenant", cli->tenant);
-	if (o->all)
-		add_query(&target, "all", "true");
-	for (size_t i = 0; i < o->labels.len; i++)
-		add_query(&target, "label", o->labels.items[i]);
-	return buf_steal(&target);
-}
-
-/* Moves one page's elements to the end of `all`; *ret_next is the cursor of the following one (NULL: none). */
-static int get_page(struct cli *cli, const char *target, cJSON *all, char **ret_next, struct error *err)
-{
-	auto_json *page = NULL;
-	struct call c = { .method = "GET", .target = target };
-	if (session_call(cli, &c, &page, err) != 0)
-		return -1;
-	cJSON *list = cJSON_GetObjectItemCaseSensitive(page, "sandboxes");
-	if (!cJSON_IsArray(list))
-		return error_set(err, ERR_PROTOCOL, "the server's answer holds no list of sandboxes");
-	const char *next = json_text(page, "next");
-	*ret_next = *next && list->child ? xstrdup(next) : NULL;
-	/* One by one cJSON keeps the last element at hand, so this is linear. */
-	while (list->child)
-		cJSON_AddItemToArray(all, cJSON_DetachItemViaPointer(list, list->child));
-	return 0;
-}
-
-static int get_all(struct cli *cli, const struct options *o, cJSON *all, struct error *err)
-{
-	auto_free char *first = first_target(cli, o);
-	auto_free char *target = xstrdup(first);
-	for (;;) {
-		char *next = NULL;
-		if (get_page(cli, target, all, &next, err) != 0)
-			return -1;
-		if (!next)
-			return 0;
-		auto_free char *enc = url_encode(next);
-		free(next);
-		free(target);
-		target = xasprintf("%s&after=%s", first, enc);
-	}
-}
 
 static void cell_span(struct table *t, int64_t now_us, const char *from, int sign)
 {
@@ -128,7 +73,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	const struct options *o = opaque;
 	auto_json *all = cJSON_CreateArray();
 	const cJSON *sandbox;
-	if (get_all(cli, o, all, err) != 0)
+	if (select_sandboxes(cli, &o->labels, o->all, all, err) != 0)
 		return -1;
 	if (cli->json)
 		return out_json(cli, all, err);

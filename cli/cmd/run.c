@@ -225,7 +225,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 const struct verb verb_run = {
 	.name = "run",
 	.group = GROUP_RUN,
-	.flags = VERB_STATUS_OF_COMMAND,
+	.flags = VERB_STATUS_OF_COMMAND | VERB_PROJECT,
 	.summary = "run a command in a new sandbox, then delete it",
 	.manual = "Creates a sandbox, runs the command as exec does and deletes the sandbox, also when the command fails, when the connection "
 		  "breaks and when INT, TERM or HUP arrive at any moment.\n"

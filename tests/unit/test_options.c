@@ -274,7 +274,6 @@ static void test_refusals_name_the_fault(void **state)
 		{ { "inspect", "" }, "SANDBOX is empty" },
 		{ { "inspect", "a", "b" }, "unexpected argument 'b'" },
 		{ { "doctor", "x" }, "takes none" },
-		{ { "delete" }, "needs SANDBOX" },
 		{ { "wait" }, "needs OPERATION" },
 		{ { "wait", "x", "--timeout", "0" }, "--timeout" },
 		{ { "--nosuch" }, "unknown option '--nosuch'" },
@@ -373,8 +372,10 @@ static void check_option(const struct verb *v, const struct option_row *o)
 		assert_string_not_equal(other->name, o->name);
 		assert_true(!o->letter || other->letter != o->letter);
 	}
+	/* A dry run of its own shows more than the requests: a verb may take that option over. */
+	bool own_dry_run = strcmp(o->name, "dry-run") == 0;
 	for (const struct option_row *g = cli_globals; g->name; g++)
-		assert_true(strcmp(g->name, o->name) != 0 && (!o->letter || g->letter != o->letter));
+		assert_true((own_dry_run || strcmp(g->name, o->name) != 0) && (!o->letter || g->letter != o->letter));
 	assert_true(o->letter != 'h' && o->letter != 'V');
 }
 

@@ -1,6 +1,7 @@
-/* Shell completions from the command table. Ids, names and images are asked from the program itself, which starts no daemon for it. */
-#include "cli/generate.h"
+/* Completions for zsh and fish from the command table. Ids, names and paths are asked from the program itself, which starts no daemon for it. */
+#include "cli/completion.h"
 
+#include "cli/generate.h"
 #include "cli/help.h"
 #include "shared/base/mem.h"
 
@@ -8,13 +9,13 @@
 
 #define GENERATED "# Generated from the command table: edit cli/, then `make generate`.\n"
 
-static bool shown(const struct verb *v)
+bool completion_shown(const struct verb *v)
 {
 	return !(v->flags & VERB_HIDDEN);
 }
 
 /* What completes a positional: a word the shell code below knows. */
-static const char *what_word(enum pos_what w)
+const char *completion_what(enum pos_what w)
 {
 	switch (w) {
 	case WHAT_SANDBOX:
@@ -23,6 +24,10 @@ static const char *what_word(enum pos_what w)
 		return "operation";
 	case WHAT_IMAGE:
 		return "image";
+	case WHAT_CONTEXT:
+		return "context";
+	case WHAT_PATH:
+		return "path";
 	case WHAT_FILE:
 		return "file";
 	case WHAT_VERB:
@@ -34,142 +39,41 @@ static const char *what_word(enum pos_what w)
 	return "none";
 }
 
-static enum pos_what first_what(const struct verb *v)
+/* What completes an option's value. */
+const char *completion_value(const struct option_row *o)
 {
-	return v->positionals ? v->positionals[0].what : WHAT_TEXT;
+	static const struct {
+		const char *arg, *word;
+	} rows[] = { { "FILE", "file" }, { "DIR", "file" }, { "IMAGE", "image" } };
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (strcmp(rows[i].arg, o->arg) == 0)
+			return rows[i].word;
+	if (strcmp(o->name, "context") == 0 || strcmp(o->name, "tenant") == 0)
+		return o->name;
+	return "none";
 }
 
-/* --- bash ------------------------------------------------------------------------------------------------------- */
+bool completion_repeats(const struct positional *p)
+{
+	return p->kind == POS_MANY || p->kind == POS_ANY || p->kind == POS_COMMAND || p->kind == POS_COMMAND_OPTIONAL ||
+	       p->kind == POS_COMMAND_DASHED;
+}
 
-static void bash_names(const struct verb *const *table, struct buf *out)
+/* What the program itself is asked for. */
+bool completion_asked(enum pos_what w)
+{
+	return w == WHAT_SANDBOX || w == WHAT_OPERATION || w == WHAT_IMAGE || w == WHAT_CONTEXT || w == WHAT_PATH;
+}
+
+void completion_names(const struct verb *const *table, struct buf *out)
 {
 	bool any = false;
 	for (; *table; table++) {
-		if (!shown(*table))
+		if (!completion_shown(*table))
 			continue;
 		buf_addf(out, "%s%s", any ? " " : "", (*table)->name);
 		any = true;
 	}
-}
-
-static void bash_options(const struct option_row *rows, struct buf *out)
-{
-	for (const struct option_row *o = rows; o && o->name; o++) {
-		if (!help_option_shown(o))
-			continue;
-		buf_addf(out, " --%s", o->name);
-		if (o->flags & OPT_NEGATABLE)
-			buf_addf(out, " --no-%s", o->name);
-		if (o->letter)
-			buf_addf(out, " -%c", o->letter);
-	}
-}
-
-static void bash_values(const char *key, const struct option_row *rows, struct buf *out)
-{
-	for (const struct option_row *o = rows; o && o->name; o++) {
-		if (!o->arg || !help_option_shown(o) || o->kind == OPT_KIND_OPTIONAL)
-			continue;
-		buf_addf(out, "\t'%s:--%s'", key, o->name);
-		if (o->letter)
-			buf_addf(out, " | '%s:-%c'", key, o->letter);
-		buf_adds(out, ") echo '");
-		if (o->kind == OPT_KIND_WORD)
-			for (const char *p = o->words; *p; p++)
-				buf_addc(out, *p == '|' ? ' ' : *p);
-		else
-			buf_adds(out, strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "DIR") == 0 ? ":file" : strcmp(o->arg, "IMAGE") == 0 ? ":image" : ":none");
-		buf_adds(out, "' ;;\n");
-	}
-}
-
-static void bash_verb(const struct verb *v, const struct verb *parent, struct buf *options, struct buf *values, struct buf *whats)
-{
-	auto_free char *key = parent ? xasprintf("%s %s", parent->name, v->name) : xstrdup(v->name);
-	auto_free char *pattern = v->alias && !parent ? xasprintf("'%s' | '%s'", key, v->alias) : xasprintf("'%s'", key);
-	buf_addf(options, "\t%s) echo '", pattern);
-	bash_options(v->options, options);
-	buf_adds(options, "' ;;\n");
-	bash_values(key, v->options, values);
-	buf_addf(whats, "\t%s) echo '%s' ;;\n", pattern, v->subverbs ? "sub" : what_word(first_what(v)));
-	for (const struct verb *const *s = v->subverbs; s && *s; s++)
-		bash_verb(*s, v, options, values, whats);
-}
-
-static const char bash_main[] =
-	"_sandbox() {\n"
-	"\tlocal cur=${COMP_WORDS[COMP_CWORD]} verb='' sub='' prev=${COMP_WORDS[COMP_CWORD - 1]} word what i\n"
-	"\tCOMPREPLY=()\n"
-	"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
-	"\t\tword=${COMP_WORDS[i]}\n"
-	"\t\t[ \"$word\" = -- ] && { compopt -o default; return; }\n"
-	"\t\tcase $word in -*) continue ;; esac\n"
-	"\t\tif [ -z \"$verb\" ]; then\n"
-	"\t\t\tverb=$word\n"
-	"\t\telif [ -z \"$sub\" ] && [ \"$(_sandbox_what \"$verb\")\" = sub ]; then\n"
-	"\t\t\tsub=$word\n"
-	"\t\tfi\n"
-	"\tdone\n"
-	"\tif [ -z \"$verb\" ]; then\n"
-	"\t\tcase $cur in\n"
-	"\t\t-*) mapfile -t COMPREPLY < <(compgen -W \"$_sandbox_globals\" -- \"$cur\") ;;\n"
-	"\t\t*) mapfile -t COMPREPLY < <(compgen -W \"$_sandbox_verbs\" -- \"$cur\") ;;\n"
-	"\t\tesac\n"
-	"\t\treturn\n"
-	"\tfi\n"
-	"\twhat=$(_sandbox_value \"$verb${sub:+ $sub}:$prev\")\n"
-	"\tif [ -z \"$what\" ]; then\n"
-	"\t\tcase $cur in\n"
-	"\t\t-*)\n"
-	"\t\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_sandbox_options \"$verb${sub:+ $sub}\") $_sandbox_globals\" -- \"$cur\")\n"
-	"\t\t\treturn\n"
-	"\t\t\t;;\n"
-	"\t\tesac\n"
-	"\t\twhat=:$(_sandbox_what \"$verb${sub:+ $sub}\")\n"
-	"\tfi\n"
-	"\tcase $what in\n"
-	"\t:file) compopt -o default ;;\n"
-	"\t:sub) mapfile -t COMPREPLY < <(compgen -W \"$(_sandbox_subs \"$verb\")\" -- \"$cur\") ;;\n"
-	"\t:verb) mapfile -t COMPREPLY < <(compgen -W \"$_sandbox_verbs\" -- \"$cur\") ;;\n"
-	"\t:sandbox | :operation | :image)\n"
-	"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(sandbox __complete \"${what#:}\" 2>/dev/null)\" -- \"$cur\")\n"
-	"\t\t;;\n"
-	"\t:*) ;;\n"
-	"\t*) mapfile -t COMPREPLY < <(compgen -W \"$what\" -- \"$cur\") ;;\n"
-	"\tesac\n"
-	"}\n"
-	"\n"
-	"complete -F _sandbox sandbox\n";
-
-static void bash_function(const char *name, const struct buf *body, struct buf *out)
-{
-	buf_addf(out, "%s() {\n\tcase $1 in\n%s\tesac\n}\n\n", name, buf_str(body));
-}
-
-int generate_bash(const char *dir, struct error *err)
-{
-	auto_buf out = BUF_INIT, options = BUF_INIT, values = BUF_INIT, whats = BUF_INIT, subs = BUF_INIT;
-	for (const struct verb *const *v = verbs; *v; v++) {
-		if (!shown(*v))
-			continue;
-		bash_verb(*v, NULL, &options, &values, &whats);
-		if (!(*v)->subverbs)
-			continue;
-		buf_addf(&subs, (*v)->alias ? "\t'%s' | '%s') echo '" : "\t'%s') echo '", (*v)->name, (*v)->alias);
-		bash_names((*v)->subverbs, &subs);
-		buf_adds(&subs, "' ;;\n");
-	}
-	buf_adds(&out, "# bash completion for sandbox\n" GENERATED "# shellcheck shell=bash\n\n_sandbox_verbs='");
-	bash_names(verbs, &out);
-	buf_adds(&out, "'\n_sandbox_globals='--help --version");
-	bash_options(cli_globals, &out);
-	buf_adds(&out, "'\n\n");
-	bash_function("_sandbox_options", &options, &out);
-	bash_function("_sandbox_value", &values, &out);
-	bash_function("_sandbox_what", &whats, &out);
-	bash_function("_sandbox_subs", &subs, &out);
-	buf_adds(&out, bash_main);
-	return generate_write(dir, "sandbox.bash", &out, err);
 }
 
 /* --- zsh -------------------------------------------------------------------------------------------------------- */
@@ -197,10 +101,12 @@ static void zsh_value(const struct option_row *o, struct buf *out)
 		for (const char *p = o->words; *p; p++)
 			buf_addc(out, *p == '|' ? ' ' : *p);
 		buf_addc(out, ')');
-	} else if (strcmp(o->arg, "FILE") == 0) {
-		buf_adds(out, "_files");
-	} else if (strcmp(o->arg, "IMAGE") == 0) {
-		buf_adds(out, "_sandbox_image");
+	} else {
+		const char *word = completion_value(o);
+		if (strcmp(word, "file") == 0)
+			buf_adds(out, strcmp(o->arg, "DIR") == 0 ? "_files -/" : "_files");
+		else if (strcmp(word, "none") != 0)
+			buf_addf(out, "_sandbox_what_%s", word);
 	}
 }
 
@@ -235,16 +141,14 @@ static void zsh_positionals(const struct verb *v, struct buf *out)
 {
 	int at = 1;
 	for (const struct positional *p = v->positionals; p && p->name; p++, at++) {
-		static const char *const actions[] = {
-			[WHAT_TEXT] = "", [WHAT_SANDBOX] = "_sandbox_sandbox", [WHAT_OPERATION] = "_sandbox_operation",
-			[WHAT_IMAGE] = "_sandbox_image", [WHAT_FILE] = "_files", [WHAT_VERB] = "_sandbox_verb", [WHAT_COMMAND] = "_files",
-		};
-		bool many = p->kind == POS_MANY || p->kind == POS_ANY || p->kind == POS_COMMAND || p->kind == POS_COMMAND_OPTIONAL ||
-			    p->kind == POS_COMMAND_DASHED;
-		if (many)
-			buf_addf(out, " \\\n\t\t'*:%s:%s'", p->name, actions[p->what]);
+		auto_free char *action = completion_asked(p->what)                                     ? xasprintf("_sandbox_what_%s", completion_what(p->what))
+					 : p->what == WHAT_VERB                             ? xstrdup("_sandbox_verb")
+					 : p->what == WHAT_FILE || p->what == WHAT_COMMAND ? xstrdup("_files")
+											   : xstrdup("");
+		if (completion_repeats(p))
+			buf_addf(out, " \\\n\t\t'*:%s:%s'", p->name, action);
 		else
-			buf_addf(out, " \\\n\t\t'%d:%s:%s'", at, p->name, actions[p->what]);
+			buf_addf(out, " \\\n\t\t'%d:%s:%s'", at, p->name, action);
 	}
 }
 
@@ -252,7 +156,7 @@ static void zsh_table(const char *name, const struct verb *const *table, struct 
 {
 	buf_addf(out, "%s() {\n\tlocal -a names\n\tnames=(", name);
 	for (; *table; table++) {
-		if (!shown(*table))
+		if (!completion_shown(*table))
 			continue;
 		buf_addf(out, "\n\t\t'%s:", (*table)->name);
 		zsh_text((*table)->summary, out);
@@ -282,19 +186,31 @@ static void zsh_verb(const struct verb *v, const struct verb *parent, struct buf
 }
 
 static const char zsh_main[] =
-	"_sandbox_lines() {\n"
-	"\tlocal -a lines\n"
-	"\tlines=(${(f)\"$(sandbox __complete $1 2>/dev/null)\"})\n"
-	"\tcompadd -a lines\n"
+	"# The words the program itself knows; those that end in / or : go on.\n"
+	"_sandbox_ask() {\n"
+	"\tlocal -a all more\n"
+	"\tall=(${(f)\"$(_call_program sandbox ${program:-sandbox} __complete $1 ${(q)PREFIX} 2>/dev/null </dev/null)\"})\n"
+	"\tmore=(${(M)all:#*[/:]})\n"
+	"\tall=(${all:#*[/:]})\n"
+	"\tcompadd -a all\n"
+	"\tcompadd -S '' -a more\n"
 	"}\n"
-	"_sandbox_sandbox() { _sandbox_lines sandbox }\n"
-	"_sandbox_operation() { _sandbox_lines operation }\n"
-	"_sandbox_image() { _sandbox_lines image }\n"
+	"_sandbox_what_sandbox() { _sandbox_ask sandbox }\n"
+	"_sandbox_what_operation() { _sandbox_ask operation }\n"
+	"_sandbox_what_image() { _sandbox_ask image }\n"
+	"_sandbox_what_context() { _sandbox_ask context }\n"
+	"_sandbox_what_tenant() { _sandbox_ask tenant }\n"
+	"_sandbox_what_path() {\n"
+	"\t[[ $PREFIX == *:* ]] || _files\n"
+	"\t_sandbox_ask path\n"
+	"}\n"
 	"\n"
 	"_sandbox() {\n"
-	"\tlocal line state\n"
+	"\tlocal program=$words[1] line state\n"
 	"\t_arguments -C '1: :_sandbox_verb' '*:: :->rest'\n"
-	"\t[[ $state == rest ]] && (( $+functions[_sandbox_$line[1]] )) && _sandbox_$line[1]\n"
+	"\tif [[ $state == rest ]] && (( $+functions[_sandbox_$line[1]] )); then\n"
+	"\t\t_sandbox_$line[1]\n"
+	"\tfi\n"
 	"}\n"
 	"\n"
 	"_sandbox \"$@\"\n";
@@ -305,7 +221,7 @@ int generate_zsh(const char *dir, struct error *err)
 	buf_adds(&out, "#compdef sandbox\n" GENERATED "\n");
 	zsh_table("_sandbox_verb", verbs, &out);
 	for (const struct verb *const *v = verbs; *v; v++)
-		if (shown(*v))
+		if (completion_shown(*v))
 			zsh_verb(*v, NULL, &out);
 	buf_adds(&out, zsh_main);
 	return generate_write(dir, "_sandbox", &out, err);
@@ -329,8 +245,11 @@ static void fish_option(const char *condition, const struct option_row *o, struc
 	buf_addf(out, "complete -c sandbox -n '%s' -l %s", condition, o->name);
 	if (o->letter)
 		buf_addf(out, " -s %c", o->letter);
-	if (o->arg && o->kind != OPT_KIND_OPTIONAL)
-		buf_adds(out, strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "DIR") == 0 ? " -rF" : " -x");
+	const char *word = o->arg && o->kind != OPT_KIND_OPTIONAL ? completion_value(o) : NULL;
+	if (word)
+		buf_adds(out, strcmp(word, "file") == 0 ? " -rF" : " -x");
+	if (word && strcmp(word, "file") != 0 && strcmp(word, "none") != 0)
+		buf_addf(out, " -a '(__sandbox_ask %s)'", word);
 	if (o->kind == OPT_KIND_WORD) {
 		buf_adds(out, " -a '");
 		for (const char *p = o->words; *p; p++)
@@ -347,22 +266,15 @@ static void fish_option(const char *condition, const struct option_row *o, struc
 	buf_addc(out, '\n');
 }
 
-static const char *fish_source(enum pos_what w)
+/* The source of a positional's words; empty for those nobody can know. */
+static void fish_source(const struct positional *p, int at, const char *condition, struct buf *out)
 {
-	switch (w) {
-	case WHAT_SANDBOX:
-		return "(sandbox __complete sandbox 2>/dev/null)";
-	case WHAT_OPERATION:
-		return "(sandbox __complete operation 2>/dev/null)";
-	case WHAT_IMAGE:
-		return "(sandbox __complete image 2>/dev/null)";
-	case WHAT_VERB:
-	case WHAT_FILE:
-	case WHAT_COMMAND:
-	case WHAT_TEXT:
-		break;
-	}
-	return NULL;
+	const char *when = completion_repeats(p) ? "__sandbox_from" : "__sandbox_at";
+	if (completion_asked(p->what))
+		buf_addf(out, "complete -c sandbox -n '%s; and %s %d' %s -a '(__sandbox_ask %s)'\n", condition, when, at,
+			 p->what == WHAT_PATH ? "-F" : "-f", completion_what(p->what));
+	else if (p->what == WHAT_FILE)
+		buf_addf(out, "complete -c sandbox -n '%s; and %s %d' -F\n", condition, when, at);
 }
 
 static void fish_verb(const struct verb *v, const struct verb *parent, struct buf *out)
@@ -376,14 +288,12 @@ static void fish_verb(const struct verb *v, const struct verb *parent, struct bu
 	for (const struct option_row *o = v->options; o && o->name; o++)
 		if (help_option_shown(o))
 			fish_option(condition.data, o, out);
-	const char *source = fish_source(first_what(v));
-	if (source)
-		buf_addf(out, "complete -c sandbox -n '%s' -a '%s'\n", condition.data, source);
-	else if (first_what(v) == WHAT_FILE)
-		buf_addf(out, "complete -c sandbox -n '%s' -F\n", condition.data);
+	int at = parent ? 2 : 1;
+	for (const struct positional *p = v->positionals; p && p->name; p++, at++)
+		fish_source(p, at, condition.data, out);
 	for (const struct verb *const *s = v->subverbs; s && *s; s++) {
 		buf_addf(out, "complete -c sandbox -n '%s; and not __fish_seen_subcommand_from ", condition.data);
-		bash_names(v->subverbs, out);
+		completion_names(v->subverbs, out);
 		buf_addf(out, "' -a %s -d ", (*s)->name);
 		fish_text((*s)->summary, out);
 		buf_addc(out, '\n');
@@ -391,18 +301,43 @@ static void fish_verb(const struct verb *v, const struct verb *parent, struct bu
 	}
 }
 
+static const char fish_functions[] =
+	"# Words before the present one that are no options, the program not counted.\n"
+	"function __sandbox_words\n"
+	"\tset -l n 0\n"
+	"\tfor w in (commandline -opc)[2..-1]\n"
+	"\t\tstring match -q -- '-*' $w; or set n (math $n + 1)\n"
+	"\tend\n"
+	"\techo $n\n"
+	"end\n"
+	"\n"
+	"function __sandbox_at\n"
+	"\ttest (__sandbox_words) -eq $argv[1]\n"
+	"end\n"
+	"\n"
+	"function __sandbox_from\n"
+	"\ttest (__sandbox_words) -ge $argv[1]; and not contains -- -- (commandline -opc)\n"
+	"end\n"
+	"\n"
+	"function __sandbox_ask\n"
+	"\tset -l program (commandline -opc)[1]\n"
+	"\t$program __complete $argv[1] (commandline -ct | string collect) 2>/dev/null </dev/null\n"
+	"end\n"
+	"\n";
+
 int generate_fish(const char *dir, struct error *err)
 {
 	auto_buf out = BUF_INIT;
 	buf_adds(&out, "# fish completion for sandbox\n" GENERATED "\n"
-		       "complete -c sandbox -f\n");
+		       "complete -c sandbox -f\n\n");
+	buf_adds(&out, fish_functions);
 	for (const struct option_row *o = cli_globals; o->name; o++)
 		if (help_option_shown(o))
 			fish_option("true", o, &out);
 	for (const struct verb *const *v = verbs; *v; v++) {
-		if (!shown(*v))
+		if (!completion_shown(*v))
 			continue;
-		buf_addf(&out, "complete -c sandbox -n __fish_use_subcommand -a %s -d ", (*v)->name);
+		buf_addf(&out, "complete -c sandbox -n '__sandbox_at 0' -a %s -d ", (*v)->name);
 		fish_text((*v)->summary, &out);
 		buf_addc(&out, '\n');
 		fish_verb(*v, NULL, &out);

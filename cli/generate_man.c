@@ -256,6 +256,11 @@ static const char about[] =
 	"Options may stand before and behind the command and its arguments; -- ends them. A time is a number of seconds or a number with a unit "
 	"(500ms, 90s, 30m, 1.5h, 2d), a size a number of bytes or one with a unit (512m, 4g).\n"
 	"\n"
+	"Where a command takes one SANDBOX it may be left out once sandbox-use(1) chose one for the directory.\n"
+	"\n"
+	"--format prints a template for each result: {{.name}} stands for a field, {{.spec.image}} for one inside another, {{json .spec}} for its "
+	"JSON, \\t and \\n for a tab and a newline. --dry-run shows each request that would change something in place of sending it.\n"
+	"\n"
 	"When no server is given and none answers, the user's own daemon is started, which is said on standard error.";
 
 static void environment(struct buf *out)
@@ -264,8 +269,10 @@ static void environment(struct buf *out)
 		const char *name, *text;
 	} rows[] = {
 		{ "SANDBOX_URL", "the server, as --server" },
+		{ "SANDBOX_CONTEXT", "the context, as --context; without effect beside SANDBOX_URL" },
 		{ "SANDBOX_TENANT", "the tenant, as --tenant" },
 		{ "SANDBOX_DEBUG", "when not empty, as --debug" },
+		{ "XDG_CONFIG_HOME", "where settings are kept; ~/.config when unset" },
 		{ "XDG_STATE_HOME, XDG_RUNTIME_DIR", "where the user's daemon keeps its state and its socket" },
 		{ "NO_COLOR, CI", "when not empty: no colour; with CI no progress line either" },
 	};
@@ -281,6 +288,9 @@ static void files(struct buf *out)
 	} rows[] = {
 		{ "/run/sandbox/sandboxd.sock", "the socket of root's, or the system's, daemon" },
 		{ "$XDG_RUNTIME_DIR/sandbox/sandboxd.sock", "the socket of a user's daemon; without XDG_RUNTIME_DIR it is in the state directory" },
+		{ "$XDG_CONFIG_HOME/sandbox/config", "contexts; see sandbox-context(1)" },
+		{ "$XDG_CONFIG_HOME/sandbox/directories", "the sandboxes chosen by sandbox-use(1)" },
+		{ ".sandbox.conf", "defaults for run and create, here or in a directory above; see sandbox-config(1)" },
 		{ "$XDG_STATE_HOME/sandbox", "state of a user's daemon, sandboxd.log among it; ~/.local/state/sandbox when unset" },
 	};
 	buf_adds(out, ".SH FILES\n");
@@ -301,7 +311,7 @@ static int main_page(const char *dir, struct error *err)
 	roff_paragraphs(about, &out);
 	buf_adds(&out, ".SH OPTIONS\n");
 	option_rows(cli_globals, &out);
-	buf_adds(&out, ".TP\n.B \\-h, \\-\\-help\nexplain the command.\n.TP\n.B \\-V, \\-\\-version\nprint this program's version.\n.SH COMMANDS\n");
+	buf_adds(&out, ".TP\n.B \\-h, \\-\\-help\nexplain the command.\n.TP\n.B \\-V, \\-\\-version\nprint this program's version.\n.TP\n.B \\-\\-tree\nlist every command with its subcommands.\n.SH COMMANDS\n");
 	all_verbs(&out);
 	exit_status(false, &out);
 	buf_adds(&out, ".PP\nrun, exec, shell and attach exit with the status of the command they ran, and with 125 when they fail themselves.\n");

@@ -200,14 +200,13 @@ static void enter_raw(struct stream *s)
 		s->was_raw = true;
 }
 
-/* By the escape keys the whole job stops, as by Ctrl-Z; a signal has reached whom it was meant for. */
-static void suspend(struct stream *s, bool group)
+static void suspend(struct stream *s)
 {
 	if (terminal_is_raw()) {
 		terminal_restore();
 		dprintf(STDERR_FILENO, "\n");
 	}
-	signals_suspend(group);
+	signals_suspend();
 	enter_raw(s);
 	if (s->rq->tty && s->phase == PHASE_LIVE)
 		send_size(s);
@@ -247,7 +246,7 @@ void stream_signals(struct stream *s)
 {
 	for (int sig; (sig = signals_take()) != 0;) {
 		if (sig == SIGTSTP)
-			suspend(s, false);
+			suspend(s);
 		else if (sig == SIGCONT)
 			continued(s);
 		else if (sig != SIGWINCH && sig != SIGUSR1 && sig != SIGUSR2)
@@ -321,7 +320,7 @@ static void on_input(struct stream *s)
 		if (event == ESCAPE_LEAVE)
 			return stream_leave(s, LEFT_ESCAPE, 0);
 		if (event == ESCAPE_SUSPEND)
-			suspend(s, true);
+			suspend(s);
 		feed_push(&s->feed, s->conn.mux, s->id);
 	} while (s->feed.typed.len > 0 && feed_wants(&s->feed, s->conn.mux, s->id));
 }

@@ -34,6 +34,9 @@ int transfer_get(struct cli *cli, const char *sandbox, const char *remote, const
                  struct transfer_stats *ret, struct error *err);
 int transfer_put(struct cli *cli, const char *sandbox, const char *local, const char *remote, const struct transfer_options *o,
                  struct transfer_stats *ret, struct error *err);
+/* Names what stands in a directory of a sandbox (a path that ends in a slash), in order. Nothing is said and nothing copied. */
+int transfer_list(struct cli *cli, const char *sandbox, const char *dir, void (*entry)(void *ctx, const char *name, bool directory),
+                  void *ctx, struct error *err);
 void transfer_stats_done(struct transfer_stats *s);
 
 #endif

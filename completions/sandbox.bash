@@ -2,8 +2,8 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation image daemon doctor version help'
-_sandbox_globals='--help --version --json --quiet -q --server --tenant --debug'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation context use config image daemon doctor version help'
+_sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
 	case $1 in
@@ -14,18 +14,31 @@ _sandbox_options() {
 	'logs') echo ' --follow -f --tail -n --since' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
-	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib' ;;
+	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
 	'inspect' | 'show') echo '' ;;
 	'wait') echo ' --timeout -t' ;;
 	'extend') echo ' --ttl' ;;
-	'delete' | 'rm') echo ' --wait --no-wait -w --missing-ok --wait-timeout' ;;
+	'delete' | 'rm') echo ' --all -a --label -l --yes -y --wait --no-wait -w --missing-ok --wait-timeout' ;;
 	'ps') echo '' ;;
 	'top' | 'stats') echo ' --once -1 --interval -n' ;;
 	'operation' | 'op') echo '' ;;
 	'operation list') echo ' --limit -n' ;;
 	'operation inspect') echo '' ;;
 	'operation cancel') echo ' --signal -s' ;;
+	'context' | 'ctx') echo '' ;;
+	'context list') echo '' ;;
+	'context show') echo '' ;;
+	'context create') echo ' --url --token-helper --allow-http --use' ;;
+	'context use') echo '' ;;
+	'context rename') echo '' ;;
+	'context delete') echo '' ;;
+	'use') echo ' --clear' ;;
+	'config') echo '' ;;
+	'config list') echo '' ;;
+	'config set') echo '' ;;
+	'config unset') echo '' ;;
+	'config set-server') echo '' ;;
 	'image' | 'images') echo '' ;;
 	'image list') echo '' ;;
 	'image pull') echo '' ;;
@@ -43,168 +56,264 @@ _sandbox_options() {
 }
 
 _sandbox_value() {
-	case $1 in
-	'run:--image') echo ':image' ;;
-	'run:--env' | 'run:-e') echo ':none' ;;
-	'run:--cwd' | 'run:-w') echo ':file' ;;
-	'run:--user' | 'run:-u') echo ':none' ;;
-	'run:--timeout') echo ':none' ;;
-	'run:--upload') echo ':file' ;;
-	'run:--download') echo ':none' ;;
-	'run:--name' | 'run:-n') echo ':none' ;;
-	'run:--cpus' | 'run:-c') echo ':none' ;;
-	'run:--memory' | 'run:-m') echo ':none' ;;
-	'run:--ttl') echo ':none' ;;
-	'run:--network') echo 'deny restricted open' ;;
-	'run:--disk') echo ':none' ;;
-	'run:--pids') echo ':none' ;;
-	'run:--label' | 'run:-l') echo ':none' ;;
-	'run:--tier') echo 'container gvisor microvm' ;;
-	'run:--isolation') echo 'auto container microvm' ;;
-	'run:--sensitivity') echo 'public internal confidential restricted' ;;
-	'run:--expose') echo ':none' ;;
-	'run:--idempotency-key') echo ':none' ;;
-	'run:--wait-timeout') echo ':none' ;;
-	'run:--cpu-millis') echo ':none' ;;
-	'run:--memory-mib') echo ':none' ;;
-	'run:--disk-mib') echo ':none' ;;
-	'run:--env-file') echo ':file' ;;
-	'run:--status-fd') echo ':none' ;;
-	'run:--escape') echo ':none' ;;
-	'exec:--env' | 'exec:-e') echo ':none' ;;
-	'exec:--cwd' | 'exec:-w') echo ':file' ;;
-	'exec:--user' | 'exec:-u') echo ':none' ;;
-	'exec:--timeout') echo ':none' ;;
-	'exec:--env-file') echo ':file' ;;
-	'exec:--status-fd') echo ':none' ;;
-	'exec:--escape') echo ':none' ;;
-	'shell:--env' | 'shell:-e') echo ':none' ;;
-	'shell:--env-file') echo ':file' ;;
-	'shell:--cwd' | 'shell:-w') echo ':file' ;;
-	'shell:--user' | 'shell:-u') echo ':none' ;;
-	'shell:--escape') echo ':none' ;;
-	'shell:--status-fd') echo ':none' ;;
-	'attach:--since') echo ':none' ;;
-	'logs:--tail' | 'logs:-n') echo ':none' ;;
-	'logs:--since') echo ':none' ;;
-	'kill:--signal' | 'kill:-s') echo ':none' ;;
-	'create:--image' | 'create:-i') echo ':image' ;;
-	'create:--name' | 'create:-n') echo ':none' ;;
-	'create:--cpus' | 'create:-c') echo ':none' ;;
-	'create:--memory' | 'create:-m') echo ':none' ;;
-	'create:--ttl') echo ':none' ;;
-	'create:--network') echo 'deny restricted open' ;;
-	'create:--env' | 'create:-e') echo ':none' ;;
-	'create:--env-file') echo ':file' ;;
-	'create:--disk') echo ':none' ;;
-	'create:--pids') echo ':none' ;;
-	'create:--label' | 'create:-l') echo ':none' ;;
-	'create:--tier') echo 'container gvisor microvm' ;;
-	'create:--isolation') echo 'auto container microvm' ;;
-	'create:--sensitivity') echo 'public internal confidential restricted' ;;
-	'create:--expose') echo ':none' ;;
-	'create:--idempotency-key') echo ':none' ;;
-	'create:--wait-timeout') echo ':none' ;;
-	'create:--cpu-millis') echo ':none' ;;
-	'create:--memory-mib') echo ':none' ;;
-	'create:--disk-mib') echo ':none' ;;
-	'list:--label' | 'list:-l') echo ':none' ;;
-	'wait:--timeout' | 'wait:-t') echo ':none' ;;
-	'extend:--ttl') echo ':none' ;;
-	'delete:--wait-timeout') echo ':none' ;;
-	'top:--interval' | 'top:-n') echo ':none' ;;
-	'operation list:--limit' | 'operation list:-n') echo ':none' ;;
-	'operation cancel:--signal' | 'operation cancel:-s') echo ':none' ;;
-	'daemon stop:--timeout' | 'daemon stop:-t') echo ':none' ;;
-	'daemon logs:--lines' | 'daemon logs:-n') echo ':none' ;;
+	case "$1 $2" in
+	'run --image') echo ':image' ;;
+	'run --env' | 'run -e') echo ':none' ;;
+	'run --cwd' | 'run -w') echo ':file' ;;
+	'run --user' | 'run -u') echo ':none' ;;
+	'run --timeout') echo ':none' ;;
+	'run --upload') echo ':file' ;;
+	'run --download') echo ':none' ;;
+	'run --name' | 'run -n') echo ':none' ;;
+	'run --cpus' | 'run -c') echo ':none' ;;
+	'run --memory' | 'run -m') echo ':none' ;;
+	'run --ttl') echo ':none' ;;
+	'run --network') echo 'deny restricted open' ;;
+	'run --disk') echo ':none' ;;
+	'run --pids') echo ':none' ;;
+	'run --label' | 'run -l') echo ':none' ;;
+	'run --tier') echo 'container gvisor microvm' ;;
+	'run --isolation') echo 'auto container microvm' ;;
+	'run --sensitivity') echo 'public internal confidential restricted' ;;
+	'run --expose') echo ':none' ;;
+	'run --idempotency-key') echo ':none' ;;
+	'run --wait-timeout') echo ':none' ;;
+	'run --cpu-millis') echo ':none' ;;
+	'run --memory-mib') echo ':none' ;;
+	'run --disk-mib') echo ':none' ;;
+	'run --env-file') echo ':file' ;;
+	'run --status-fd') echo ':none' ;;
+	'run --escape') echo ':none' ;;
+	'exec --env' | 'exec -e') echo ':none' ;;
+	'exec --cwd' | 'exec -w') echo ':file' ;;
+	'exec --user' | 'exec -u') echo ':none' ;;
+	'exec --timeout') echo ':none' ;;
+	'exec --env-file') echo ':file' ;;
+	'exec --status-fd') echo ':none' ;;
+	'exec --escape') echo ':none' ;;
+	'shell --env' | 'shell -e') echo ':none' ;;
+	'shell --env-file') echo ':file' ;;
+	'shell --cwd' | 'shell -w') echo ':file' ;;
+	'shell --user' | 'shell -u') echo ':none' ;;
+	'shell --escape') echo ':none' ;;
+	'shell --status-fd') echo ':none' ;;
+	'attach --since') echo ':none' ;;
+	'logs --tail' | 'logs -n') echo ':none' ;;
+	'logs --since') echo ':none' ;;
+	'kill --signal' | 'kill -s') echo ':none' ;;
+	'create --image' | 'create -i') echo ':image' ;;
+	'create --name' | 'create -n') echo ':none' ;;
+	'create --cpus' | 'create -c') echo ':none' ;;
+	'create --memory' | 'create -m') echo ':none' ;;
+	'create --ttl') echo ':none' ;;
+	'create --network') echo 'deny restricted open' ;;
+	'create --env' | 'create -e') echo ':none' ;;
+	'create --upload') echo ':file' ;;
+	'create --env-file') echo ':file' ;;
+	'create --disk') echo ':none' ;;
+	'create --pids') echo ':none' ;;
+	'create --label' | 'create -l') echo ':none' ;;
+	'create --tier') echo 'container gvisor microvm' ;;
+	'create --isolation') echo 'auto container microvm' ;;
+	'create --sensitivity') echo 'public internal confidential restricted' ;;
+	'create --expose') echo ':none' ;;
+	'create --idempotency-key') echo ':none' ;;
+	'create --wait-timeout') echo ':none' ;;
+	'create --cpu-millis') echo ':none' ;;
+	'create --memory-mib') echo ':none' ;;
+	'create --disk-mib') echo ':none' ;;
+	'list --label' | 'list -l') echo ':none' ;;
+	'wait --timeout' | 'wait -t') echo ':none' ;;
+	'extend --ttl') echo ':none' ;;
+	'delete --label' | 'delete -l') echo ':none' ;;
+	'delete --wait-timeout') echo ':none' ;;
+	'top --interval' | 'top -n') echo ':none' ;;
+	'operation list --limit' | 'operation list -n') echo ':none' ;;
+	'operation cancel --signal' | 'operation cancel -s') echo ':none' ;;
+	'context create --url') echo ':none' ;;
+	'context create --token-helper') echo ':none' ;;
+	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
+	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
+	*' --server') echo ':none' ;;
+	*' --context') echo ':context' ;;
+	*' --tenant') echo ':tenant' ;;
+	*' --format') echo ':none' ;;
 	esac
 }
 
 _sandbox_what() {
 	case $1 in
-	'run') echo 'none' ;;
-	'exec') echo 'sandbox' ;;
-	'shell') echo 'sandbox' ;;
+	'run') echo 'none*' ;;
+	'exec') echo 'sandbox none*' ;;
+	'shell') echo 'sandbox none*' ;;
 	'attach') echo 'operation' ;;
 	'logs') echo 'sandbox' ;;
-	'kill') echo 'operation' ;;
-	'cp' | 'copy') echo 'file' ;;
-	'create') echo 'none' ;;
-	'list' | 'ls') echo 'none' ;;
+	'kill') echo 'operation*' ;;
+	'cp' | 'copy') echo 'path path' ;;
+	'create') echo 'none*' ;;
+	'list' | 'ls') echo '' ;;
 	'inspect' | 'show') echo 'sandbox' ;;
 	'wait') echo 'operation' ;;
 	'extend') echo 'sandbox' ;;
-	'delete' | 'rm') echo 'sandbox' ;;
+	'delete' | 'rm') echo 'sandbox*' ;;
 	'ps') echo 'sandbox' ;;
 	'top' | 'stats') echo 'sandbox' ;;
 	'operation' | 'op') echo 'sub' ;;
 	'operation list') echo 'sandbox' ;;
 	'operation inspect') echo 'operation' ;;
 	'operation cancel') echo 'operation' ;;
+	'context' | 'ctx') echo 'sub' ;;
+	'context list') echo '' ;;
+	'context show') echo 'context' ;;
+	'context create') echo 'none' ;;
+	'context use') echo 'context' ;;
+	'context rename') echo 'context none' ;;
+	'context delete') echo 'context' ;;
+	'use') echo 'sandbox' ;;
+	'config') echo 'sub' ;;
+	'config list') echo '' ;;
+	'config set') echo 'none none' ;;
+	'config unset') echo 'none' ;;
+	'config set-server') echo 'none' ;;
 	'image' | 'images') echo 'sub' ;;
-	'image list') echo 'none' ;;
+	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
-	'image import') echo 'file' ;;
-	'image remove') echo 'image' ;;
+	'image import') echo 'file image' ;;
+	'image remove') echo 'image*' ;;
 	'daemon') echo 'sub' ;;
-	'daemon start') echo 'none' ;;
-	'daemon stop') echo 'none' ;;
-	'daemon status') echo 'none' ;;
-	'daemon logs') echo 'none' ;;
-	'doctor') echo 'none' ;;
-	'version') echo 'none' ;;
-	'help') echo 'verb' ;;
+	'daemon start') echo '' ;;
+	'daemon stop') echo '' ;;
+	'daemon status') echo '' ;;
+	'daemon logs') echo '' ;;
+	'doctor') echo '' ;;
+	'version') echo '' ;;
+	'help') echo 'verb*' ;;
 	esac
 }
 
 _sandbox_subs() {
 	case $1 in
 	'operation' | 'op') echo 'list inspect cancel' ;;
+	'context' | 'ctx') echo 'list show create use rename delete' ;;
+	'config') echo 'list set unset set-server' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
 	'daemon') echo 'start stop status logs' ;;
 	esac
 }
 
+# The words of the line up to the cursor; those that the shell cut at : or = are put together again.
+_sandbox_words() {
+	local line=${COMP_LINE-} i w
+	words=("${COMP_WORDS[0]}")
+	line=${line#"${COMP_WORDS[0]}"}
+	for ((i = 1; i <= COMP_CWORD; i++)); do
+		w=${COMP_WORDS[i]}
+		case $line in
+		[[:blank:]]* | '')
+			line=${line#"${line%%[![:blank:]]*}"}
+			words+=("$w")
+			;;
+		*) words[${#words[@]}-1]+=$w ;;
+		esac
+		line=${line#"$w"}
+	done
+}
+
+# Those lines of standard input that begin with the present word. What stands before its last colon is there already.
+_sandbox_reply() {
+	local w head=''
+	case ${COMP_WORDBREAKS-} in *:*) case $cur in *:*) head=${cur%"${cur##*:}"} ;; esac ;; esac
+	while IFS= read -r w; do
+		case $w in "$cur"*) COMPREPLY+=("${w#"$head"}") ;; esac
+	done
+}
+
+_sandbox_list() {
+	local w
+	for w in $1; do echo "$w"; done
+}
+
+# Completes the present word with what $1 names.
+_sandbox_offer() {
+	local nospace=''
+	case $1 in
+	file | path)
+		case $1:$cur in
+		path:*:*) nospace=1 ;;
+		*)
+			compopt -o filenames 2>/dev/null
+			_sandbox_reply < <(compgen -f -- "$cur")
+			[ "$1" = path ] || return 0
+			;;
+		esac
+		;;
+	sub) _sandbox_reply < <(_sandbox_list "$(_sandbox_subs "$verb")") ;;
+	verb) _sandbox_reply < <(_sandbox_list "$_sandbox_verbs") ;;
+	esac
+	case $1 in
+	sandbox | operation | image | context | tenant | path)
+		_sandbox_reply < <("${words[0]}" __complete "$1" "$cur" 2>/dev/null </dev/null)
+		case "${COMPREPLY[*]-}" in *[:/]) nospace=1 ;; esac
+		[ -z "$nospace" ] || compopt -o nospace 2>/dev/null
+		;;
+	esac
+	return 0
+}
+
 _sandbox() {
-	local cur=${COMP_WORDS[COMP_CWORD]} verb='' sub='' prev=${COMP_WORDS[COMP_CWORD - 1]} word what i
+	local cur prev='' verb='' sub='' word what i n=0 skip='' words
 	COMPREPLY=()
-	for ((i = 1; i < COMP_CWORD; i++)); do
-		word=${COMP_WORDS[i]}
-		[ "$word" = -- ] && { compopt -o default; return; }
-		case $word in -*) continue ;; esac
+	_sandbox_words
+	cur=${words[${#words[@]}-1]}
+	for ((i = 1; i < ${#words[@]} - 1; i++)); do
+		word=${words[i]}
+		prev=$word
+		if [ -n "$skip" ]; then
+			skip=''
+			continue
+		fi
+		case $word in
+		--) return 0 ;;
+		-*)
+			[ -z "$(_sandbox_value "${verb:-globals}${sub:+ $sub}" "$word")" ] || skip=1
+			continue
+			;;
+		esac
 		if [ -z "$verb" ]; then
 			verb=$word
 		elif [ -z "$sub" ] && [ "$(_sandbox_what "$verb")" = sub ]; then
 			sub=$word
+		else
+			n=$((n + 1))
 		fi
 	done
-	if [ -z "$verb" ]; then
-		case $cur in
-		-*) mapfile -t COMPREPLY < <(compgen -W "$_sandbox_globals" -- "$cur") ;;
-		*) mapfile -t COMPREPLY < <(compgen -W "$_sandbox_verbs" -- "$cur") ;;
+	if [ -n "$skip" ]; then
+		what=$(_sandbox_value "${verb:-globals}${sub:+ $sub}" "$prev")
+		case $what in
+		:*) _sandbox_offer "${what#:}" ;;
+		*) _sandbox_reply < <(_sandbox_list "$what") ;;
 		esac
-		return
+		return 0
 	fi
-	what=$(_sandbox_value "$verb${sub:+ $sub}:$prev")
-	if [ -z "$what" ]; then
-		case $cur in
-		-*)
-			mapfile -t COMPREPLY < <(compgen -W "$(_sandbox_options "$verb${sub:+ $sub}") $_sandbox_globals" -- "$cur")
-			return
-			;;
-		esac
-		what=:$(_sandbox_what "$verb${sub:+ $sub}")
-	fi
-	case $what in
-	:file) compopt -o default ;;
-	:sub) mapfile -t COMPREPLY < <(compgen -W "$(_sandbox_subs "$verb")" -- "$cur") ;;
-	:verb) mapfile -t COMPREPLY < <(compgen -W "$_sandbox_verbs" -- "$cur") ;;
-	:sandbox | :operation | :image)
-		mapfile -t COMPREPLY < <(compgen -W "$(sandbox __complete "${what#:}" 2>/dev/null)" -- "$cur")
+	case $cur in
+	-*)
+		_sandbox_reply < <(_sandbox_list "$_sandbox_globals${verb:+ $(_sandbox_options "$verb${sub:+ $sub}")}")
+		return 0
 		;;
-	:*) ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "$what" -- "$cur") ;;
 	esac
+	if [ -z "$verb" ]; then
+		_sandbox_offer verb
+		return 0
+	fi
+	what=
+	for word in $(_sandbox_what "$verb${sub:+ $sub}" | tr -d '*'); do
+		[ "$n" -gt 0 ] || { what=$word; break; }
+		n=$((n - 1))
+	done
+	if [ -z "$what" ]; then
+		case $(_sandbox_what "$verb${sub:+ $sub}") in *\*) what=${word-} ;; esac
+	fi
+	_sandbox_offer "$what"
 }
 
 complete -F _sandbox sandbox

@@ -22,8 +22,8 @@ static const struct option_row options[] = {
 };
 
 static const struct positional positionals[] = {
-	POS(POS_ONE, WHAT_FILE, "FROM", struct options, from, "PATH, SANDBOX:PATH, or - for a tar stream"),
-	POS(POS_ONE, WHAT_FILE, "TO", struct options, to, "the other side; exactly one names a sandbox"),
+	POS(POS_ONE, WHAT_PATH, "FROM", struct options, from, "PATH, SANDBOX:PATH, or - for a tar stream"),
+	POS(POS_ONE, WHAT_PATH, "TO", struct options, to, "the other side; exactly one names a sandbox"),
 	POS_END,
 };
 

@@ -33,13 +33,14 @@ static int parse(struct files_request *r, const struct tlv *t, bool put, struct 
 		return -1;
 	if (!path || !*path)
 		return error_set(err, ERR_INVALID, "the path is empty");
-	if (action > FILES_ENTRIES_ONLY || (put && action))
+	if (action > FILES_TOP_ONLY || (put && action))
 		return error_set(err, ERR_INVALID, "an action this version of sandbox-init does not know");
 	if (r->name && (!record_path_valid(r->name, strlen(r->name)) || !*r->name || strchr(r->name, '/')))
 		return error_set(err, ERR_INVALID, "the source's name is not a file name");
 	if (cwd && cwd[0] != '/')
 		return error_set(err, ERR_INVALID, "the directory that a relative path starts from must be absolute");
-	r->entries_only = action == FILES_ENTRIES_ONLY;
+	r->entries_only = action != FILES_ALL;
+	r->top_only = action == FILES_TOP_ONLY;
 	r->path = path[0] == '/' ? steal(&path) : xasprintf("%s/%s", cwd ? cwd : "", path);
 	return put ? users_resolve(user, &r->owner, err) : 0;
 }

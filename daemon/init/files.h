@@ -9,7 +9,7 @@
 struct files_request {
 	char *path; /* absolute */
 	char *name; /* put: the source's name; NULL: contents only */
-	bool entries_only;
+	bool entries_only, top_only;
 	struct identity owner; /* put */
 };
 

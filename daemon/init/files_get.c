@@ -24,7 +24,7 @@ enum {
 
 struct get {
 	int fd;
-	bool entries_only;
+	bool entries_only, top_only;
 	struct buf out;
 	struct buf path; /* of the entry at hand, relative to the top */
 	uint64_t entries, bytes, skipped;
@@ -212,7 +212,8 @@ static void send_directory(struct get *g, int fd, dev_t parent_dev, int depth)
 	auto_strv names = STRV_INIT;
 	struct stat st;
 	size_t len = g->path.len;
-	if (fstat(fd, &st) < 0 || list(fd, &names) < 0) {
+	bool shut = g->top_only && depth > 0;
+	if (fstat(fd, &st) < 0 || (!shut && list(fd, &names) < 0)) {
 		skip_errno(g);
 		return;
 	}
@@ -293,7 +294,7 @@ static int send_top(struct get *g, const char *path)
 int files_get(int fd, void *request)
 {
 	const struct files_request *r = request;
-	struct get g = { .fd = fd, .entries_only = r->entries_only };
+	struct get g = { .fd = fd, .entries_only = r->entries_only, .top_only = r->top_only };
 	if (send_top(&g, r->path) < 0)
 		return fail(&g, errno, r->path);
 	record_add_done(&g.out, g.entries, g.bytes, g.skipped, r->path);

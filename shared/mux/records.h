@@ -26,7 +26,8 @@ enum record_type {
 
 enum record_kind { RECORD_FILE = 1, RECORD_DIRECTORY = 2, RECORD_SYMLINK = 3 };
 
-enum files_action { FILES_ALL = 0, FILES_ENTRIES_ONLY = 1 };
+/* TOP_ONLY: the top and what stands in it, without contents and no further down. */
+enum files_action { FILES_ALL = 0, FILES_ENTRIES_ONLY = 1, FILES_TOP_ONLY = 2 };
 
 enum { RECORD_HEAD_LEN = 8, RECORD_DATA_MAX = 256 * 1024, RECORD_OTHER_MAX = 16 * 1024 };
 

@@ -221,6 +221,12 @@ static void a_tree_comes_out_as_it_is(void **state)
 	get(at("d"), FILES_ENTRIES_ONLY, &list);
 	assert_string_equal(buf_str(&list.text), buf_str(&s.text));
 	assert_int_equal(list.data_len, 0);
+	make_file("d/empty/below", "x", 1, 0644);
+	auto_story top = { .keep = true };
+	get(at("d/"), FILES_TOP_ONLY, &top);
+	assert_non_null(strstr(buf_str(&top.text), "d empty\nf f\n"));
+	assert_null(strstr(buf_str(&top.text), "below"));
+	assert_int_equal(top.data_len, 0);
 }
 
 static void one_thing_comes_out(void **state)

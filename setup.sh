@@ -336,7 +336,8 @@ stop_check_engine() {
 start_check_engine() {
 	mkdir -p "$work/docker"
 	say "starting a private Docker Engine for the tests"
-	dockerd --data-root "$work/docker/data" --exec-root "$work/docker/exec" --pidfile "$work/docker/pid" --host "unix://$work/docker.sock" \
+	# Its own session: a terminal's interrupt ends the tests first, then this.
+	setsid dockerd --data-root "$work/docker/data" --exec-root "$work/docker/exec" --pidfile "$work/docker/pid" --host "unix://$work/docker.sock" \
 		--bridge none --iptables=false --ip-forward=false >"$work/dockerd.log" 2>&1 </dev/null &
 	check_engine_pid=$!
 	engine_socket=$work/docker.sock

@@ -46,7 +46,7 @@ int handle_exec(struct request *r, struct answer *a, struct error *err)
 	command_init(&cmd);
 	auto_operation op;
 	operation_init(&op);
-	struct exec_request req = { .sandbox = r->params.value[0], .command = &cmd };
+	struct exec_request req = { .sandbox = r->params.value[0], .command = &cmd, .detached = true };
 	struct exec_grant grant;
 	bool seen;
 	if (read_command(r, &cmd, err) != 0 || request_idempotency_key(r, &req.idempotency_key, err) != 0 ||

@@ -103,6 +103,7 @@ struct exec_request {
 	const char *sandbox;
 	const struct command *command;
 	const char *idempotency_key;
+	bool detached; /* no client holds it */
 };
 int controller_exec_begin_once(struct controller *c, const struct caller *who, const struct exec_request *req, struct exec_grant *ret,
                                bool *ret_seen, struct error *err);
@@ -144,6 +145,8 @@ int controller_lease(struct controller *c, const struct id *node, struct lease *
 void controller_on_work(struct controller *c, const struct id *node, void (*fn)(void *ctx), void *ctx);
 /* True when a delete of this sandbox is wanted: a long create asks between its steps and stops. */
 bool controller_wants_delete(struct controller *c, const struct id *sandbox);
+/* When a live sandbox is to end, wall clock; 0: not known. It moves: what was leased may be older. */
+int64_t controller_deadline(struct controller *c, const struct id *sandbox);
 
 struct completion {
 	struct id operation;

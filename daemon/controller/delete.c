@@ -88,3 +88,12 @@ bool controller_wants_delete(struct controller *c, const struct id *sandbox)
 	int rc = store_sandbox_head(tx, sandbox, &h, NULL);
 	return rc == 0 || (rc == 1 && (h.state == SANDBOX_STOPPING || !sandbox_live(h.state)));
 }
+
+int64_t controller_deadline(struct controller *c, const struct id *sandbox)
+{
+	auto_tx *tx = NULL;
+	struct sandbox_head h;
+	if (store_begin(c->store, DB_READ, &tx, NULL) != 0 || store_sandbox_head(tx, sandbox, &h, NULL) != 1 || !sandbox_live(h.state))
+		return 0;
+	return store_wall(c->store, h.expires_us);
+}

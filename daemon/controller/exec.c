@@ -81,13 +81,13 @@ static int seen_before(struct change *ch, struct idem_key *k, struct error *err)
 	return rc;
 }
 
-static int write_command(struct change *ch, const struct sandbox_head *h, const struct command *cmd, struct idem_key *k, const char *actor,
+static int write_command(struct change *ch, const struct sandbox_head *h, const struct exec_request *req, struct idem_key *k, const char *actor,
 			 struct error *err)
 {
 	k->sandbox = h->id;
 	k->operation = id_new();
-	struct op_new op = { .id = k->operation, .sandbox = h, .kind = OPK_EXEC, .state = OP_RUNNING, .command = cmd,
-			     .boot_id = store_boot_id(ch->c->store), .actor = actor };
+	struct op_new op = { .id = k->operation, .sandbox = h, .kind = OPK_EXEC, .state = OP_RUNNING, .command = req->command,
+			     .detached = req->detached, .boot_id = store_boot_id(ch->c->store), .actor = actor };
 	if (store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
 	return k->key ? store_key_add(ch->tx, k, ch->now, err) : 0;
@@ -104,7 +104,7 @@ static int begin(struct change *ch, const struct caller *who, const struct exec_
 	*ret_seen = seen == 1;
 	if (seen != 0)
 		return seen < 0 ? -1 : 0;
-	if (check_running(ch, h, err) != 0 || check_count(ch, h, err) != 0 || write_command(ch, h, req->command, k, who->who, err) != 0)
+	if (check_running(ch, h, err) != 0 || check_count(ch, h, err) != 0 || write_command(ch, h, req, k, who->who, err) != 0)
 		return -1;
 	return change_commit(ch, err);
 }

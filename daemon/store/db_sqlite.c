@@ -5,6 +5,7 @@
 #include "daemon/store/db.h"
 
 #include "shared/base/io.h"
+#include "shared/base/log.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static int fail_full(struct db *db, struct error *err)
 	return error_set(err, ERR_UNAVAILABLE, "the disk that holds %s is full: free some space and try again", db->path);
 }
 
-/* One clear line for what SQLite reports; `doing` says what was tried. */
+/* One clear line for what SQLite reports. What was tried (a statement's text) is for the log alone. */
 static int fail(struct db *db, int rc, const char *doing, struct error *err)
 {
 	int sys = db->handle ? sqlite3_system_errno(db->handle) : 0;
@@ -75,7 +76,8 @@ static int fail(struct db *db, int rc, const char *doing, struct error *err)
 	case SQLITE_NOTADB:
 		return error_set(err, ERR_SYSTEM, "%s is not a database: move it away, or set store.path to another file", path);
 	case SQLITE_CONSTRAINT:
-		return error_set(err, ERR_CONFLICT, "%s: %s", doing, sqlite3_errmsg(db->handle));
+		log_error("store", "%s: %s", sqlite3_errmsg(db->handle), doing);
+		return error_set(err, ERR_CONFLICT, "the store refused a record: %s", sqlite3_errmsg(db->handle));
 	case SQLITE_CANTOPEN:
 		return error_set(err, ERR_UNAVAILABLE, "%s cannot be opened: %s", path, sys ? strerror(sys) : "no such folder");
 	case SQLITE_IOERR:
@@ -83,7 +85,8 @@ static int fail(struct db *db, int rc, const char *doing, struct error *err)
 			return fail_full(db, err);
 		return error_set(err, ERR_SYSTEM, "%s: %s: %s", path, sqlite3_errstr(rc), sys ? strerror(sys) : "unknown cause");
 	}
-	return error_set(err, ERR_INTERNAL, "%s: %s (%s)", doing, sqlite3_errmsg(db->handle), path);
+	log_error("store", "%s: %s", sqlite3_errmsg(db->handle), doing);
+	return error_set(err, ERR_INTERNAL, "the store %s failed: %s", path, sqlite3_errmsg(db->handle));
 }
 
 static int exec(struct db *db, const char *sql, struct error *err)

@@ -5,6 +5,7 @@
 #include "daemon/store/internal.h"
 
 #include "daemon/store/migrations/0001_base.h"
+#include "daemon/store/migrations/0002_detached.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -13,6 +14,7 @@ static const struct {
 	const char *sql;
 } migrations[] = {
 	{ 1, "base", migration_0001_base },
+	{ 2, "detached", migration_0002_detached },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

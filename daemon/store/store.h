@@ -141,6 +141,7 @@ struct op_new {
 	enum op_state state;
 	const struct command *command; /* EXEC */
 	const char *boot_id;           /* EXEC; NULL: "" */
+	bool detached;                 /* EXEC */
 	const char *actor;             /* who asked; NULL: the system */
 };
 int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, struct error *err);

@@ -55,6 +55,7 @@ int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, stru
 	}
 	db_bind_i64(s, 16, c ? c->timeout_ms : 0);
 	db_bind_i64(s, 17, c && c->tty);
+	db_bind_i64(s, 18, op->detached);
 	return db_run(s, NULL, err);
 }
 
@@ -125,6 +126,7 @@ static int read_row(struct db_stmt *s, struct operation *o, struct error *err)
 	o->error_code = read_code(db_text(s, 18));
 	o->error = xstrdup0(db_text(s, 19));
 	read_command(s, &o->command);
+	o->detached = db_i64(s, 26) != 0;
 	return 0;
 }
 

@@ -116,11 +116,16 @@ static void open_exec(const struct asked *a)
 	struct error err = ERROR_INIT;
 	auto_free char *ref = NULL;
 	struct exec_grant grant;
+	struct exec_request req;
 	struct command cmd;
+	bool seen;
+	int rc;
 
 	command_init(&cmd);
-	if (take_exec(a->fields, &ref, &cmd, &err) == 0 &&
-	    controller_exec_begin(a->c->e->controller, &a->c->who, ref, &cmd, &grant, &err) == 0)
+	req = (struct exec_request){ .command = &cmd, .detached = tlv_u64(a->fields, MUX_F_FLAGS, 0) & MUX_OPEN_DETACH };
+	rc = take_exec(a->fields, &ref, &cmd, &err);
+	req.sandbox = ref;
+	if (rc == 0 && controller_exec_begin_once(a->c->e->controller, &a->c->who, &req, &grant, &seen, &err) == 0)
 		exec_granted(a, &grant, &cmd);
 	else
 		refuse_error(a, &err);

@@ -156,7 +156,7 @@ static void take_up(struct exec *x)
 
 static void recover_operation(struct execs *e, const struct operation *op)
 {
-	struct spool_info info = { .sandbox = op->sandbox_id };
+	struct spool_info info = { .sandbox = op->sandbox_id, .detached = op->detached };
 	struct spool *s;
 	struct exec *x;
 

@@ -127,6 +127,7 @@ struct operation {
 	char tenant[TENANT_MAX_LEN + 1];
 	bool has_result;      /* exec operations that ended */
 	struct result result;
+	bool detached;        /* exec only: no client holds it */
 	struct command command; /* exec only; its env is never stored or shown, only the keys */
 	enum error_code error_code;
 	char *error;          /* NULL: none; text for people */

@@ -1,6 +1,10 @@
 /* Broken connections and restarts: a command survives its client, its link and the daemon, byte for byte. */
 #include "tests/unit/exec_world.h"
 
+#include "daemon/worker/exec_priv.h"
+
+#include <ftw.h>
+
 static uint32_t client_resume(struct world *w, const char *op, uint64_t out, uint64_t errs)
 {
 	auto_tlv t = TLV_INIT;
@@ -322,6 +326,41 @@ static void a_detached_command_survives_a_restart_alone(void **state)
 	operation_done(&o);
 }
 
+static int remove_file(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)at;
+	return type == FTW_F ? unlink(path) : 0;
+}
+
+/* Nothing but the record says then that no client has to come back: what is sent beyond a window is taken at once. */
+static void a_detached_command_stays_detached_without_its_spool(void **state)
+{
+	struct world *w = *state;
+	uint32_t id = client_exec(w, MUX_OPEN_DETACH);
+	struct flow_seen *f = in_accept(w, 0);
+	auto_free char *op = accepted_operation(w, id);
+	auto_free char *kept = xasprintf("%s/execs", w->dir);
+	uint64_t sent = 0, total = 3 * LIMIT_MUX_WINDOW;
+	struct operation o;
+
+	wait_for(w, f->accepted || f->opened);
+	end_stop(&w->client);
+	assert_int_equal(nftw(w->execs->live_dir, remove_file, 8, FTW_PHYS), 0);
+	assert_int_equal(nftw(kept, remove_file, 8, FTW_PHYS), 0);
+	restart(w);
+	in_dial(w);
+	f = in_take_up(w, 0, 0);
+	in_send(w, f->id, CH_OUT, &sent, total);
+	assert_int_equal(f->controls, 0);
+	in_exit(w, f->id, 0, total, 0);
+	operation_init(&o);
+	wait_for(w, controller_operation(w->controller, &w->who, op, &o, NULL) == 0 && op_ended(o.state));
+	assert_int_equal(o.state, OP_SUCCEEDED);
+	assert_int_equal(o.result.out.total, total);
+	operation_done(&o);
+}
+
 static void a_start_command_survives_a_restart(void **state)
 {
 	struct world *w = *state;
@@ -388,6 +427,7 @@ int main(void)
 		T(a_restart_of_the_daemon_goes_unnoticed),
 		T(after_a_restart_an_unknown_command_is_lost),
 		T(a_detached_command_survives_a_restart_alone),
+		T(a_detached_command_stays_detached_without_its_spool),
 		T(a_start_command_survives_a_restart),
 		T(who_does_not_come_back_is_given_up),
 	};

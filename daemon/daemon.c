@@ -117,6 +117,7 @@ static int start_worker(struct daemon *d, struct error *err)
 {
 	d->links = initlinks_new(d->base, d->config.state_dir);
 	d->execs = execs_new(d->base, d->controller, d->links, d->config.state_dir);
+	execs_set_retention(d->execs, d->config.retention_ms);
 	if (worker_runtime_new(&d->config, &d->runtime, err) != 0)
 		return -1;
 	struct worker_options o = {
@@ -214,6 +215,7 @@ static void reload(struct daemon *d)
 		apply_log_level(&d->config);
 		controller_reload(d->controller, &d->config);
 		worker_reload(d->worker);
+		execs_set_retention(d->execs, d->config.retention_ms);
 		if (api_reload(d->api, &err) != 0)
 			log_error("daemon", "certificate and names not reloaded, the old ones stay: %s", err.message);
 		else

@@ -167,6 +167,7 @@ int handle_extend(struct request *r, struct answer *a, struct error *err)
 	sandbox_init(&s);
 	if (read_ttl(r, &ttl_ms, err) != 0 || controller_extend(r->api->o.controller, &r->caller, r->params.value[0], ttl_ms, &s, err) != 0)
 		return -1;
+	worker_deadline_moved(r->api->o.worker, &s.id);
 	cJSON *j = cJSON_CreateObject();
 	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&s));
 	answer_json(a, r->route->status, j);

@@ -71,6 +71,7 @@ struct execs *execs_new(struct event_base *base, struct controller *c, struct in
 	struct error err = ERROR_INIT;
 	auto_free char *dir = xasprintf("%s/execs", state_dir);
 
+	pthread_mutex_init(&e->stuck_lock, NULL);
 	e->base = base;
 	e->controller = c;
 	e->links = links;
@@ -139,6 +140,7 @@ void execs_free(struct execs *e)
 	event_free(e->ev_dirty);
 	idmap_done(&e->table);
 	idmap_done(&e->boxes);
+	pthread_mutex_destroy(&e->stuck_lock);
 	free(e->live_dir);
 	free(e->state_dir);
 	free(e);
@@ -179,14 +181,38 @@ static void do_drop(void *arg)
 		b->busy = false;
 		box_release(d->e, b);
 	}
-	free(d);
+}
+
+static void do_drop_later(void *arg)
+{
+	do_drop(arg);
+	free(arg);
 }
 
 void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why)
 {
 	struct drop d = { .e = e, .sandbox = *sandbox, .why = why };
 
-	mailbox_post(e->mail, do_drop, memcpy(xmalloc(sizeof(d)), &d, sizeof(d)));
+	if (mailbox_call(e->mail, do_drop, &d, CALL_MS, NULL) != 0)
+		mailbox_post(e->mail, do_drop_later, memcpy(xmalloc(sizeof(d)), &d, sizeof(d)));
+}
+
+/* --- an init that does not end what it has to --- */
+
+void execs_on_stuck(struct execs *e, void (*fn)(void *ctx, const struct id *sandbox), void *ctx)
+{
+	pthread_mutex_lock(&e->stuck_lock);
+	e->stuck = fn;
+	e->stuck_ctx = ctx;
+	pthread_mutex_unlock(&e->stuck_lock);
+}
+
+void execs_stuck(struct execs *e, const struct id *sandbox)
+{
+	pthread_mutex_lock(&e->stuck_lock);
+	if (e->stuck)
+		e->stuck(e->stuck_ctx, sandbox);
+	pthread_mutex_unlock(&e->stuck_lock);
 }
 
 /* --- commands without a reader --- */

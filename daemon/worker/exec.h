@@ -24,11 +24,15 @@ void execs_set_retention(struct execs *e, int64_t retention_ms);
  * when nobody set it. User: the command's, else the image's, else root. Directory: the command's, else the image's
  * WORKDIR, and /workspace when that is unset or "/". */
 int execs_set_defaults(struct execs *e, const struct sandbox *s, const struct image_config *image, struct error *err);
-/* The sandbox goes: its jobs end with this outcome (any thread). */
+/* The sandbox goes: its jobs end with this outcome. They are recorded, with their output, when it returns (any thread;
+ * an event loop that does not answer for seconds does it later). */
 void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why);
 /* Runs the spec's start command once the link is greeted (any thread); nothing to do when it has none. It has no
  * operation: its spool carries the sandbox's id, and ATTACH with SANDBOX and without OPERATION shows it. */
 int execs_start_main(struct execs *e, const struct sandbox *s, struct error *err);
+/* Called (loop thread) when sandbox-init did not end a command when it had to: only the runtime is left to do it. fn
+ * runs under a lock; after a call with NULL it does not run any more (any thread). */
+void execs_on_stuck(struct execs *e, void (*fn)(void *ctx, const struct id *sandbox), void *ctx);
 /* Takes over the unfinished execs of a node after a restart (any thread, before serving). */
 void execs_recover(struct execs *e, const struct operation_list *unfinished);
 

@@ -12,6 +12,8 @@
 #include "daemon/worker/ring.h"
 #include "daemon/worker/spool.h"
 
+#include <pthread.h>
+
 struct event;
 struct mailbox;
 
@@ -109,6 +111,9 @@ struct execs {
 	struct exec *dirty; /* to be settled on this turn of the loop */
 	struct event *ev_dirty;
 	struct keeper *keeper;
+	pthread_mutex_t stuck_lock; /* held while stuck runs */
+	void (*stuck)(void *ctx, const struct id *sandbox);
+	void *stuck_ctx;
 	char *live_dir; /* spools of running commands, in memory where there is a place for it */
 };
 
@@ -118,6 +123,8 @@ void box_release(struct execs *e, struct box *b);		/* frees an empty one */
 /* Starts what was granted. It always comes back: a command that cannot start has ended (and is freed later this turn). */
 struct exec *exec_start(struct execs *e, const struct exec_grant *grant, const struct command *cmd, unsigned flags, bool detached,
 			const char *owner);
+/* Init did not end what it had to: whoever asked to be told is told. */
+void execs_stuck(struct execs *e, const struct id *sandbox);
 /* In live_dir or (kept) STATE/execs: <operation>, or main-<sandbox> of a start command. */
 enum spool_place { SPOOL_LIVE, SPOOL_KEPT };
 int spool_path(const struct execs *e, enum spool_place place, const struct id *key, bool main, char *out, size_t n);

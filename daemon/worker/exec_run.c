@@ -138,6 +138,7 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 			exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init did not end the command when it had to");
 
 		exec_end(x, &end);
+		execs_stuck(x->all, &x->info.sandbox);
 	}
 	if (x->state != EXEC_ENDED && passed(&x->resume_by_ms, now)) {
 		log_info("exec", "client did not come back, canceling operation=%s", x->key.text);

@@ -22,6 +22,8 @@ enum {
 	GREET_MS = 15 * 1000,
 	RETRY_FIRST_MS = 1000,
 	RETRY_MAX_MS = 60 * 1000,
+	RECORD_FIRST_MS = 300,
+	RECORD_MAX_MS = 5000,
 	EXIT_SEEN_MS = 5000, /* the engine notices an ended process a little after we do */
 	EXIT_POLL_US = 20 * 1000,
 };
@@ -197,6 +199,7 @@ static int step_greet(struct create_job *j, struct error *err)
 	const struct sandbox *s = &j->lease->sandbox;
 	struct runtime_status now;
 
+	worker_deadline_moved(j->w, &s->id); /* it may have been extended since the container was made */
 	initlink_expect(j->w->o.links, &s->id, j->status.pid, s->tier != TIER_CONTAINER);
 	if (initlink_wait(j->w->o.links, &s->id, GREET_MS, err) == 0)
 		return 0;
@@ -269,6 +272,31 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 	return remove_files(w, sandbox, err);
 }
 
+/* The store does not take it (a full disk): the work is done and stays so, only the record waits. */
+static void complete_later(struct worker *w, const struct id *sandbox, const struct completion *c, int64_t delay_ms)
+{
+	struct task *t = xcalloc(1, sizeof(*t));
+
+	t->kind = TASK_COMPLETE;
+	t->sandbox = *sandbox;
+	t->done = *c;
+	t->done.error = xstrdup0(c->error);
+	t->done.image_digest = xstrdup0(c->image_digest);
+	t->delay_ms = delay_ms * 2 > RECORD_MAX_MS ? RECORD_MAX_MS : delay_ms * 2;
+	t->due_ms = clock_mono_ms() + delay_ms;
+	worker_post(w, t);
+}
+
+static void record(struct worker *w, const struct id *sandbox, const struct completion *c, int64_t delay_ms)
+{
+	struct error err = ERROR_INIT;
+
+	if (controller_complete(w->o.controller, c, &err) == 0)
+		return;
+	log_error("worker", "recording the end of operation=%s, next try in %lld ms: %s", c->operation.text, (long long)delay_ms, err.message);
+	complete_later(w, sandbox, c, delay_ms);
+}
+
 static void complete(struct worker *w, const struct lease *l, const char *digest, const struct error *failure)
 {
 	struct completion c = {
@@ -279,10 +307,8 @@ static void complete(struct worker *w, const struct lease *l, const char *digest
 		.error = failure ? failure->message : NULL,
 		.image_digest = digest,
 	};
-	struct error err = ERROR_INIT;
 
-	if (controller_complete(w->o.controller, &c, &err) != 0)
-		log_error("worker", "recording the end of an operation operation=%s: %s", l->operation.text, err.message);
+	record(w, &l->sandbox.id, &c, RECORD_FIRST_MS);
 }
 
 static void create_failed(struct create_job *j, struct error *failure)
@@ -410,18 +436,26 @@ static int inspect_ended(struct worker *w, const struct id *sandbox, struct runt
 	return 0;
 }
 
+/* Its commands are recorded first: what the controller ends together with the sandbox has no output. */
+void job_gone(struct worker *w, const struct id *sandbox, const char *why)
+{
+	int64_t deadline_us = controller_deadline(w->o.controller, sandbox);
+	enum outcome outcome = deadline_us > 0 && deadline_us <= clock_wall_us() ? OUTCOME_EXPIRED : OUTCOME_LOST;
+	struct error err = ERROR_INIT;
+
+	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
+	execs_drop(w->o.execs, sandbox, outcome);
+	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
+		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
+	if (job_unmake(w, sandbox, outcome, &err) != 0)
+		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+}
+
 /* It ended, or has to, without anyone's delete. */
 static void end_it(struct worker *w, const struct id *sandbox, const char *why)
 {
-	struct error err = ERROR_INIT;
-
-	if (controller_wants_delete(w->o.controller, sandbox))
-		return; /* the delete does the rest */
-	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
-	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
-		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
-	if (job_unmake(w, sandbox, OUTCOME_LOST, &err) != 0)
-		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+	if (!controller_wants_delete(w->o.controller, sandbox)) /* else the delete does the rest */
+		job_gone(w, sandbox, why);
 }
 
 static void exited(struct worker *w, const struct id *sandbox)
@@ -452,11 +486,16 @@ void job_task(struct worker *w, struct task *take_t)
 	case TASK_OVERGROWN:
 		end_it(w, &sandbox, "its writable root grew past resources.disk_mib");
 		break;
+	case TASK_STUCK:
+		end_it(w, &sandbox, "its process 1 did not end a command when it had to");
+		break;
 	case TASK_RETRY_DELETE:
 		delete(w, &take_t->lease, take_t->delay_ms);
-		lease_done(&take_t->lease);
+		break;
+	case TASK_COMPLETE:
+		record(w, &sandbox, &take_t->done, take_t->delay_ms);
 		break;
 	}
 	worker_give(w, &sandbox);
-	free(take_t);
+	task_free(take_t);
 }

@@ -80,6 +80,7 @@ static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 		log_error("reconcile", "the link of sandbox=%s: %s", sandbox->text, err.message);
 		return;
 	}
+	worker_deadline_moved(w, sandbox);
 	initlink_expect(w->o.links, sandbox, pid, x->tier != TIER_CONTAINER);
 	growth_watch(w, x);
 	if (watch_add(w->watch, sandbox, pid, &err) != 0)
@@ -88,15 +89,10 @@ static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 
 static void report_gone(struct worker *w, const struct id *sandbox, const struct runtime_status *s)
 {
-	struct error err = ERROR_INIT;
 	char why[128];
 
 	job_why_ended(s, why, sizeof(why));
-	log_warn("reconcile", "sandbox=%s %s", sandbox->text, why);
-	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
-		log_error("reconcile", "recording it sandbox=%s: %s", sandbox->text, err.message);
-	if (job_unmake(w, sandbox, OUTCOME_LOST, &err) != 0)
-		log_warn("reconcile", "unmaking it sandbox=%s: %s", sandbox->text, err.message);
+	job_gone(w, sandbox, why);
 }
 
 /* A record says running: is it? The list may be older than the record, so the runtime is asked about this one. */

@@ -256,11 +256,28 @@ static void on_work(void *ctx)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void task_free(struct task *t)
+{
+	lease_done(&t->lease);
+	free((char *)(uintptr_t)t->done.error);
+	free((char *)(uintptr_t)t->done.image_digest);
+	free(t);
+}
+
 static void on_exited(void *ctx, const struct id *sandbox)
 {
 	struct task *t = xcalloc(1, sizeof(*t));
 
 	t->kind = TASK_EXITED;
+	t->sandbox = *sandbox;
+	worker_post(ctx, t);
+}
+
+static void on_stuck(void *ctx, const struct id *sandbox)
+{
+	struct task *t = xcalloc(1, sizeof(*t));
+
+	t->kind = TASK_STUCK;
 	t->sandbox = *sandbox;
 	worker_post(ctx, t);
 }
@@ -455,6 +472,7 @@ static int start_threads(struct worker *w, struct error *err)
 	w->work = true;
 	pthread_mutex_unlock(&w->lock);
 	controller_on_work(w->o.controller, &w->node, on_work, w);
+	execs_on_stuck(w->o.execs, on_stuck, w);
 	worker_spawn(w);
 	return 0;
 }
@@ -488,9 +506,7 @@ static void free_tasks(struct task *t)
 	while (t) {
 		struct task *next = t->next;
 
-		if (t->kind == TASK_RETRY_DELETE)
-			lease_done(&t->lease);
-		free(t);
+		task_free(t);
 		t = next;
 	}
 }
@@ -498,6 +514,7 @@ static void free_tasks(struct task *t)
 void worker_stop(struct worker *w)
 {
 	controller_on_work(w->o.controller, &w->node, NULL, NULL);
+	execs_on_stuck(w->o.execs, NULL, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
 	pthread_cond_broadcast(&w->wake);
@@ -524,6 +541,14 @@ void worker_stop(struct worker *w)
 struct runtime *worker_runtime(struct worker *w)
 {
 	return w->o.runtime;
+}
+
+void worker_deadline_moved(struct worker *w, const struct id *sandbox)
+{
+	int64_t deadline_us = controller_deadline(w->o.controller, sandbox);
+
+	if (deadline_us > 0)
+		initlink_set_deadline(w->o.links, sandbox, deadline_us);
 }
 
 int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err)

@@ -46,6 +46,8 @@ struct check_row {
 };
 size_t worker_checks(struct worker *w, struct check_row *ret, size_t max);
 struct runtime *worker_runtime(struct worker *w);
+/* A sandbox's deadline has moved: its process 1 is told, so that it ends in time without a daemon too. */
+void worker_deadline_moved(struct worker *w, const struct id *sandbox);
 int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
 
 #endif

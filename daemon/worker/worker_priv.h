@@ -20,9 +20,10 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_RETRY_DELETE } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_RETRY_DELETE, TASK_COMPLETE } kind;
 	struct id sandbox;
 	struct lease lease;     /* RETRY_DELETE */
+	struct completion done; /* COMPLETE; its texts belong to the task */
 	int64_t due_ms;         /* monotonic; not before */
 	int64_t delay_ms;       /* the next pause */
 };
@@ -68,6 +69,7 @@ void worker_give(struct worker *w, const struct id *sandbox);
 
 /* Queues a task for a job thread (takes it). */
 void worker_post(struct worker *w, struct task *take_t);
+void task_free(struct task *t);
 /* Starts job threads when none is idle. */
 void worker_spawn(struct worker *w);
 
@@ -76,6 +78,8 @@ void job_lease(struct worker *w, struct lease *take_l);
 void job_task(struct worker *w, struct task *take_t);
 /* How a sandbox's process 1 ended, for people. */
 void job_why_ended(const struct runtime_status *s, char *ret, size_t n);
+/* A running sandbox ended, or has to, without anyone's delete: records its commands and it, takes everything away. */
+void job_gone(struct worker *w, const struct id *sandbox, const char *why);
 /* Takes everything of a sandbox away: commands, container, link, workspace, files. Repeatable. */
 int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, struct error *err);
 

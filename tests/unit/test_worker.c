@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/wait.h>
@@ -319,6 +320,109 @@ static void an_end_of_process_1_is_noticed(void **state)
 	wait_traceless(w, &id);
 }
 
+static void start_command(struct world *w, const struct id *sandbox, const char *script, struct exec_grant *ret)
+{
+	struct error err = ERROR_INIT;
+	struct command cmd;
+
+	command_init(&cmd);
+	strv_add(&cmd.argv, "/bin/sh");
+	strv_add(&cmd.argv, "-c");
+	strv_add(&cmd.argv, script);
+	cmd.cwd = xstrdup("/");
+	check(controller_exec_begin(w->controller, &admin, sandbox->text, &cmd, ret, &err), &err);
+	execs_start_detached(w->execs, ret, &cmd);
+	command_done(&cmd);
+}
+
+static void what_a_command_wrote_outlives_its_sandbox(void **state)
+{
+	struct world *w = *state;
+	struct exec_grant grant;
+	struct operation o;
+	struct id id;
+	auto_free char *mark = xasprintf("%s/written", w->dir);
+	auto_free char *script = xasprintf("echo last words; sleep 0.2; : >%s; sleep 60", mark);
+	int64_t until = clock_mono_ms() + WAIT_MS;
+
+	need_init(w);
+	id = make_running(w);
+	start_command(w, &id, script, &grant);
+	while (access(mark, F_OK) != 0 && clock_mono_ms() < until)
+		usleep(POLL_US);
+	kill(pid_of(w, &id), SIGKILL);
+	wait_ended(w, &grant.operation, &o);
+	assert_int_equal(o.result.outcome, OUTCOME_LOST);
+	assert_int_equal(o.result.out.total, 11);
+	assert_memory_equal(o.result.out.head.data, "last words\n", 11);
+	operation_done(&o);
+	wait_state(w, &id, SANDBOX_FAILED);
+	wait_traceless(w, &id);
+}
+
+static void run_sql(struct world *w, const char *sql)
+{
+	auto_free char *path = xasprintf("%s/store.db", w->dir);
+	sqlite3 *db = NULL;
+	int rc;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	sqlite3_busy_timeout(db, WAIT_MS);
+	rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+	if (rc != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
+/* As when the disk is full for a while: neither operation stays as it was, and the delete does not wait for ever. */
+static void an_end_that_cannot_be_recorded_is_recorded_later(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	struct operation o, deleted;
+	struct id op, id;
+
+	need_init(w);
+	log_set_level(LOG_LEVEL_ERROR + 1);
+	run_sql(w, "CREATE TRIGGER refuse BEFORE UPDATE OF state ON operations WHEN NEW.state = 'succeeded' "
+		   "BEGIN SELECT RAISE(ABORT, 'not now'); END");
+	id = ask_create(w, "any/image", &op);
+	usleep(1000 * 1000);
+	operation_init(&o);
+	check(controller_operation(w->controller, &admin, op.text, &o, &err), &err);
+	assert_int_equal(o.state, OP_RUNNING);
+	operation_done(&o);
+	operation_init(&deleted);
+	check(controller_delete(w->controller, &admin, id.text, &deleted, &err), &err);
+	run_sql(w, "DROP TRIGGER refuse");
+	wait_ended(w, &op, &o);
+	operation_done(&o);
+	wait_ended(w, &deleted.id, &o);
+	assert_int_equal(o.state, OP_SUCCEEDED);
+	operation_done(&o);
+	operation_done(&deleted);
+	wait_traceless(w, &id);
+	log_set_level(LOG_LEVEL_ERROR);
+}
+
+static void the_worker_knows_a_moved_deadline(void **state)
+{
+	struct world *w = *state;
+	struct error err = ERROR_INIT;
+	struct sandbox s;
+	struct id id;
+	int64_t left;
+
+	need_init(w);
+	id = make_running(w);
+	sandbox_init(&s);
+	check(controller_extend(w->controller, &admin, id.text, 5000 * 1000, &s, &err), &err);
+	sandbox_done(&s);
+	left = controller_deadline(w->controller, &id) - clock_wall_us();
+	assert_in_range(left / 1000000, 4900, 5000);
+	worker_deadline_moved(w->worker, &id);
+}
+
 static void a_restart_adopts_what_runs(void **state)
 {
 	struct world *w = *state;
@@ -508,6 +612,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(created_and_deleted_without_a_trace, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_missing_image_fails_with_its_reason, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_end_of_process_1_is_noticed, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_command_wrote_outlives_its_sandbox, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_end_that_cannot_be_recorded_is_recorded_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_worker_knows_a_moved_deadline, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_adopts_what_runs, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_finds_what_ended_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_no_record_knows_is_removed, setup, teardown),

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024, TRIM_AFTER = 64, DRAIN_MS = 100 };
+enum { HOLDER_ENDS_MS = 10 * 1000, HOLDER_POLL_US = 10 * 1000 };
 
 static int read_config(struct api *a, struct error *err)
 {
@@ -132,6 +133,22 @@ static int make_directory(const char *path, struct error *err)
 	return io_mkdirs(dir, geteuid() == 0 ? 0755 : 0700, err);
 }
 
+/* A daemon that was killed keeps its socket until the last of its threads has left the kernel. */
+static bool answers(const char *path)
+{
+	int64_t until = clock_mono_ms() + HOLDER_ENDS_MS;
+	for (;;) {
+		struct peer peer;
+		auto_close int fd = io_connect_unix(path, NULL);
+		if (fd < 0)
+			return false;
+		if (io_peer(fd, &peer, NULL) != 0 || peer.pid <= 0 || !io_process_ending(peer.pid) ||
+		    clock_mono_ms() > until)
+			return true;
+		usleep(HOLDER_POLL_US);
+	}
+}
+
 int api_socket_free(const char *path, struct error *err)
 {
 	struct stat st;
@@ -139,8 +156,7 @@ int api_socket_free(const char *path, struct error *err)
 		return 0;
 	if (!S_ISSOCK(st.st_mode))
 		return error_set(err, ERR_CONFLICT, "%s exists and is no socket; remove it or set daemon.socket", path);
-	auto_close int fd = io_connect_unix(path, NULL);
-	if (fd >= 0)
+	if (answers(path))
 		return error_set(err, ERR_CONFLICT, "another sandboxd answers on %s; stop it or set daemon.socket", path);
 	return 0;
 }

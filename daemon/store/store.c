@@ -5,6 +5,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
+#include "shared/base/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,8 @@
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { HOLDER_ENDS_MS = 10 * 1000, HOLDER_POLL_US = 10 * 1000 };
 
 struct store {
 	struct db *db;
@@ -31,12 +34,36 @@ const char *const store_queries[QUERY_COUNT] = {
 
 /* --- one daemon per state directory --- */
 
+static void read_holder(int fd, char *out, size_t size)
+{
+	ssize_t n = pread(fd, out, size - 1, 0);
+	out[n > 0 ? n : 0] = '\0';
+	out[strspn(out, "0123456789")] = '\0';
+}
+
+/* A killed process keeps its lock until the last of its threads has left the kernel, which a busy disk delays. */
+static bool take_lock(int fd)
+{
+	int64_t until = clock_mono_ms() + HOLDER_ENDS_MS;
+	char pid[32];
+	int64_t holder;
+	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK)
+			return false;
+		read_holder(fd, pid, sizeof(pid));
+		if (parse_i64("lock", pid, 1, INT32_MAX, &holder, NULL) != 0 || !io_process_ending((pid_t)holder) || clock_mono_ms() > until) {
+			errno = EWOULDBLOCK;
+			return false;
+		}
+		usleep(HOLDER_POLL_US);
+	}
+	return true;
+}
+
 static int report_holder(int fd, const char *dir, struct error *err)
 {
-	char pid[32] = "";
-	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-	pid[n > 0 ? n : 0] = '\0';
-	pid[strspn(pid, "0123456789")] = '\0';
+	char pid[32];
+	read_holder(fd, pid, sizeof(pid));
 	return error_set(err, ERR_CONFLICT, "another sandboxd (pid %s) uses %s: stop it, or give this one another daemon.state_dir",
 			 pid[0] ? pid : "unknown", dir);
 }
@@ -60,7 +87,7 @@ static int lock_state(const char *dir, int *ret_fd, struct error *err)
 	auto_close int fd = open_lock(path, err);
 	if (fd < 0)
 		return -1;
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+	if (!take_lock(fd))
 		return errno == EWOULDBLOCK ? report_holder(fd, dir, err) : error_errno(err, "locking %s", path);
 	char pid[32];
 	int n = snprintf(pid, sizeof(pid), "%-10d\n", (int)getpid());

@@ -50,5 +50,7 @@ struct peer {
 };
 /* Fails on sockets of other families (there SO_PEERCRED succeeds with nonsense). */
 int io_peer(int fd, struct peer *ret, struct error *err);
+/* The process is gone, is exiting, or was killed and has not noticed yet: what it holds will be free soon. */
+bool io_process_ending(pid_t pid);
 
 #endif

@@ -1,11 +1,14 @@
 /* Unix stream sockets for paths of any length: see io.h. */
 #include "shared/base/io.h"
 
+#include "shared/base/buf.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -128,4 +131,31 @@ int io_peer(int fd, struct peer *ret, struct error *err)
 		return error_errno(err, "asking for the peer of a socket");
 	*ret = (struct peer){ .pid = cred.pid, .uid = cred.uid, .gid = cred.gid };
 	return 0;
+}
+
+/* One number of /proc/PID/status, in hexadecimal; 0 when there is none. */
+static unsigned long long status_mask(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+	return at ? strtoull(at + strlen(name), NULL, 16) : 0;
+}
+
+bool io_process_ending(pid_t pid)
+{
+	enum { EXITING = 0x4 }; /* PF_EXITING of the kernel */
+	const unsigned long long killed = 1ULL << (SIGKILL - 1);
+	char path[64];
+	auto_buf stat = BUF_INIT, status = BUF_INIT;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (io_read_file(path, 4096, &stat, NULL) != 0)
+		return kill(pid, 0) != 0 && errno == ESRCH;
+	const char *name_end = strrchr(buf_str(&stat), ')');
+	char state = 'R';
+	unsigned flags = 0;
+	if (name_end && sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+	    (state == 'Z' || state == 'X' || flags & EXITING))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return io_read_file(path, 16384, &status, NULL) == 0 &&
+	       ((status_mask(buf_str(&status), "SigPnd:") | status_mask(buf_str(&status), "ShdPnd:")) & killed);
 }

@@ -243,6 +243,34 @@ static void the_lock_goes_with_the_process(void **state)
 	store_close(open_store(d));
 }
 
+/* As when a killed daemon's threads are still busy with the disk: here a child of it holds the lock a little longer. */
+static void a_dying_holder_is_waited_for(void **state)
+{
+	struct dir *d = *state;
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct store *s = NULL;
+		if (store_open(&(struct store_options){ .path = d->db, .state_dir = d->path }, &s, NULL) != 0)
+			_exit(1);
+		if (fork() == 0) {
+			if (write(ready[1], "x", 1) != 1)
+				_exit(1);
+			usleep(400 * 1000);
+			_exit(0);
+		}
+		pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	store_close(open_store(d));
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void run_sql(const char *path, const char *sql)
 {
 	sqlite3 *db = NULL;
@@ -507,6 +535,7 @@ int main(void)
 		STORE_TEST(opens_twice_in_a_row),
 		STORE_TEST(one_daemon_per_state_directory),
 		STORE_TEST(the_lock_goes_with_the_process),
+		STORE_TEST(a_dying_holder_is_waited_for),
 		STORE_TEST(a_newer_schema_is_refused),
 		STORE_TEST(other_files_are_refused),
 		STORE_TEST(damage_is_named),

@@ -51,6 +51,7 @@ JSON_C   := $(wildcard shared/json/*.c)
 MUX_C    := $(wildcard shared/mux/*.c)
 HTTP_C   := $(filter-out shared/http/engine_%,$(wildcard shared/http/*.c))
 CONFIG_C := $(wildcard shared/config/*.c)
+CRYPTO_C := $(wildcard shared/crypto/*.c)
 CLI_C    := $(wildcard cli/*.c cli/cmd/*.c)
 INIT_C   := $(wildcard daemon/init/*.c)
 DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
@@ -60,7 +61,7 @@ INIT_SHARED_C := $(BASE_C) $(MUX_C)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 lib = $(BUILD)/lib$(1).a
-SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,model) $(call lib,base)
+SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
 PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandboxd $(BUILD)/sandbox-init
 
@@ -72,6 +73,7 @@ $(call lib,json):   $(call obj,$(JSON_C))
 $(call lib,mux):    $(call obj,$(MUX_C))
 $(call lib,http):   $(call obj,$(HTTP_C))
 $(call lib,config): $(call obj,$(CONFIG_C))
+$(call lib,crypto): $(call obj,$(CRYPTO_C))
 $(call lib,daemon): $(call obj,$(DAEMON_C))
 $(call lib,cli):    $(call obj,$(filter-out cli/main.c,$(CLI_C)))
 

@@ -271,8 +271,11 @@ static void environment(struct buf *out)
 		{ "SANDBOX_URL", "the server, as --server" },
 		{ "SANDBOX_CONTEXT", "the context, as --context; without effect beside SANDBOX_URL" },
 		{ "SANDBOX_TENANT", "the tenant, as --tenant" },
+		{ "SANDBOX_TOKEN", "the token to send, in place of a kept one; see sandbox-login(1)" },
+		{ "SANDBOX_PASSPHRASE", "opens a token that was stored with a passphrase, where nobody can be asked" },
 		{ "SANDBOX_DEBUG", "when not empty, as --debug" },
 		{ "XDG_CONFIG_HOME", "where settings are kept; ~/.config when unset" },
+		{ "XDG_DATA_HOME", "where the key of stored tokens is kept; ~/.local/share when unset" },
 		{ "XDG_STATE_HOME, XDG_RUNTIME_DIR", "where the user's daemon keeps its state and its socket" },
 		{ "NO_COLOR, CI", "when not empty: no colour; with CI no progress line either" },
 	};
@@ -290,6 +293,8 @@ static void files(struct buf *out)
 		{ "$XDG_RUNTIME_DIR/sandbox/sandboxd.sock", "the socket of a user's daemon; without XDG_RUNTIME_DIR it is in the state directory" },
 		{ "$XDG_CONFIG_HOME/sandbox/config", "contexts; see sandbox-context(1)" },
 		{ "$XDG_CONFIG_HOME/sandbox/directories", "the sandboxes chosen by sandbox-use(1)" },
+		{ "$XDG_CONFIG_HOME/sandbox/tokens", "tokens, encrypted, one file a server; see sandbox-login(1)" },
+		{ "$XDG_DATA_HOME/sandbox/token.key", "the key they are encrypted with, unless a passphrase was asked for" },
 		{ ".sandbox.conf", "defaults for run and create, here or in a directory above; see sandbox-config(1)" },
 		{ "$XDG_STATE_HOME/sandbox", "state of a user's daemon, sandboxd.log among it; ~/.local/state/sandbox when unset" },
 	};

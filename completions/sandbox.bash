@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation context use config image daemon doctor version help'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation context use config login logout auth image daemon doctor version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -39,6 +39,10 @@ _sandbox_options() {
 	'config set') echo '' ;;
 	'config unset') echo '' ;;
 	'config set-server') echo '' ;;
+	'login') echo ' --token-stdin --passphrase' ;;
+	'logout') echo '' ;;
+	'auth') echo '' ;;
+	'auth status') echo ' --check' ;;
 	'image' | 'images') echo '' ;;
 	'image list') echo '' ;;
 	'image pull') echo '' ;;
@@ -175,6 +179,10 @@ _sandbox_what() {
 	'config set') echo 'none none' ;;
 	'config unset') echo 'none' ;;
 	'config set-server') echo 'none' ;;
+	'login') echo '' ;;
+	'logout') echo '' ;;
+	'auth') echo 'sub' ;;
+	'auth status') echo '' ;;
 	'image' | 'images') echo 'sub' ;;
 	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
@@ -196,6 +204,7 @@ _sandbox_subs() {
 	'operation' | 'op') echo 'list inspect cancel' ;;
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
+	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
 	'daemon') echo 'start stop status logs' ;;
 	esac

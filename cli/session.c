@@ -215,6 +215,10 @@ static int take_answer(struct cli *cli, const struct http_answer *a, cJSON **ret
 		return 0;
 	cJSON *j = NULL;
 	struct error e = ERROR_INIT;
+	if (a->status == 204) {
+		*ret = cJSON_CreateNull();
+		return 0;
+	}
 	if (a->body.len && json_parse(buf_str(&a->body), a->body.len, &j, &e) == 0) {
 		if (cJSON_IsObject(j) || cJSON_IsArray(j)) {
 			*ret = j;

@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ps top operation context use config login logout auth image daemon doctor version help'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -20,6 +20,8 @@ _sandbox_options() {
 	'wait') echo ' --timeout -t' ;;
 	'extend') echo ' --ttl' ;;
 	'delete' | 'rm') echo ' --all -a --label -l --yes -y --wait --no-wait -w --missing-ok --wait-timeout' ;;
+	'ssh') echo ' --stdio --port -p --user -u' ;;
+	'ssh-config') echo '' ;;
 	'ps') echo '' ;;
 	'top' | 'stats') echo ' --once -1 --interval -n' ;;
 	'operation' | 'op') echo '' ;;
@@ -54,6 +56,7 @@ _sandbox_options() {
 	'daemon status') echo '' ;;
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
+	'api') echo ' --field -f --json-field -F --input -d --idempotency-key' ;;
 	'version') echo '' ;;
 	'help') echo '' ;;
 	esac
@@ -131,6 +134,8 @@ _sandbox_value() {
 	'extend --ttl') echo ':none' ;;
 	'delete --label' | 'delete -l') echo ':none' ;;
 	'delete --wait-timeout') echo ':none' ;;
+	'ssh --port' | 'ssh -p') echo ':none' ;;
+	'ssh --user' | 'ssh -u') echo ':none' ;;
 	'top --interval' | 'top -n') echo ':none' ;;
 	'operation list --limit' | 'operation list -n') echo ':none' ;;
 	'operation cancel --signal' | 'operation cancel -s') echo ':none' ;;
@@ -138,6 +143,10 @@ _sandbox_value() {
 	'context create --token-helper') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
+	'api --field' | 'api -f') echo ':none' ;;
+	'api --json-field' | 'api -F') echo ':none' ;;
+	'api --input' | 'api -d') echo ':file' ;;
+	'api --idempotency-key') echo ':none' ;;
 	*' --server') echo ':none' ;;
 	*' --context') echo ':context' ;;
 	*' --tenant') echo ':tenant' ;;
@@ -160,6 +169,8 @@ _sandbox_what() {
 	'wait') echo 'operation' ;;
 	'extend') echo 'sandbox' ;;
 	'delete' | 'rm') echo 'sandbox*' ;;
+	'ssh') echo 'sandbox none*' ;;
+	'ssh-config') echo '' ;;
 	'ps') echo 'sandbox' ;;
 	'top' | 'stats') echo 'sandbox' ;;
 	'operation' | 'op') echo 'sub' ;;
@@ -194,6 +205,7 @@ _sandbox_what() {
 	'daemon status') echo '' ;;
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
+	'api') echo 'none none' ;;
 	'version') echo '' ;;
 	'help') echo 'verb*' ;;
 	esac

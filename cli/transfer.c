@@ -160,9 +160,12 @@ int record_pipe_run(const struct record_pipe *p, struct error *err)
 void copy_warn(const struct copy *c, const char *path, const char *text)
 {
 	char name[1024], why[ERROR_TEXT_MAX];
+	auto_free char *top = path[0] ? NULL : c->from ? xasprintf("%s to %s", c->from, c->to) : xstrdup(".");
+	if (top)
+		path = top;
 	text_escape(path, strlen(path), name, sizeof(name));
 	text_escape(text, strlen(text), why, sizeof(why));
-	out_warn(c->cli, "%s: %s", name[0] ? name : ".", why);
+	out_warn(c->cli, "%s: %s", name, why);
 }
 
 void copy_tick(struct copy *c)
@@ -187,9 +190,9 @@ static void allow_descriptors(void)
 	}
 }
 
-static void copy_begin(struct copy *c, struct cli *cli, struct transfer_stats *stats)
+static void copy_begin(struct copy *c, struct cli *cli, const char *from, const char *to, struct transfer_stats *stats)
 {
-	*c = (struct copy){ .cli = cli, .stats = stats, .began_ms = clock_mono_ms() };
+	*c = (struct copy){ .cli = cli, .from = from, .to = to, .stats = stats, .began_ms = clock_mono_ms() };
 	c->shown_ms = c->began_ms;
 	*stats = (struct transfer_stats){ .entries = 0 };
 	interrupt_watch();
@@ -275,7 +278,7 @@ int transfer_get(struct cli *cli, const char *sandbox, const char *remote, const
 	open_fields(&open, MUX_KIND_FILES_GET, sandbox, remote);
 	if (o->dry_run)
 		tlv_add_u64(&open, MUX_F_ACTION, FILES_ENTRIES_ONLY);
-	copy_begin(&c, cli, ret);
+	copy_begin(&c, cli, remote, local, ret);
 	if (o->dry_run)
 		r = get_records(&c, &open, print_path, &c, err);
 	else if (strcmp(local, "-") == 0)
@@ -398,7 +401,7 @@ int transfer_put(struct cli *cli, const char *sandbox, const char *local, const 
 	auto_tlv open = TLV_INIT;
 	open_fields(&open, MUX_KIND_FILES_PUT, sandbox, remote);
 	tlv_add_str(&open, MUX_F_NAME, name);
-	copy_begin(&c, cli, ret);
+	copy_begin(&c, cli, local, remote, ret);
 	if (o->dry_run)
 		r = list_source(&c, local, err);
 	else if (tar)

@@ -14,6 +14,7 @@ struct copy {
 	struct transfer_stats *stats;
 	struct progress progress;
 	int64_t began_ms, shown_ms;
+	const char *from, *to; /* as given: what the top, which has no path of its own, is called */
 	char *top;      /* the tree's top inside the sandbox, when its sender or receiver told it */
 };
 

@@ -95,7 +95,7 @@ static int report(struct cli *cli, const struct options *o, struct transfer_stat
 	if (o->how.verify && !cli->json)
 		out_note(cli, "%llu files verified by SHA-256", (unsigned long long)s->verified);
 	if (s->failed)
-		out_warn(cli, "%llu entries were not copied", (unsigned long long)s->failed);
+		out_warn(cli, "%llu %s not copied", (unsigned long long)s->failed, s->failed == 1 ? "entry was" : "entries were");
 	else if (cli->progress && !o->how.dry_run)
 		out_note(cli, "copied %llu files, %s", (unsigned long long)s->files, size_text((double)s->bytes, bytes));
 	return s->failed ? 1 : 0;

@@ -126,6 +126,13 @@ cp_ok() {
 	fi
 }
 
+@test "a copy whose top cannot be stored names both ends" {
+	echo x >f
+	run -1 --separate-stderr timeout 20 sandbox cp f "$ID:/etc/"
+	[ "${stderr_lines[0]}" = "sandbox: warning: f to /etc/: Read-only file system" ]
+	[ "${stderr_lines[1]}" = "sandbox: warning: 1 entry was not copied" ]
+}
+
 @test "one entry that cannot be stored is reported, the others are copied" {
 	mkdir d
 	echo 1 >d/a

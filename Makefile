@@ -52,7 +52,7 @@ MUX_C    := $(wildcard shared/mux/*.c)
 HTTP_C   := $(filter-out shared/http/engine_%,$(wildcard shared/http/*.c))
 CONFIG_C := $(wildcard shared/config/*.c)
 CRYPTO_C := $(wildcard shared/crypto/*.c)
-CLI_C    := $(wildcard cli/*.c cli/cmd/*.c)
+CLI_C    := $(filter-out cli/main.c cli/mcp/main.c,$(wildcard cli/*.c cli/cmd/*.c cli/mcp/*.c))
 INIT_C   := $(wildcard daemon/init/*.c)
 DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
 	daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c)
@@ -63,7 +63,7 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 lib = $(BUILD)/lib$(1).a
 SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
-PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandboxd $(BUILD)/sandbox-init
+PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init
 
 all: $(PROGRAMS)
 
@@ -75,7 +75,7 @@ $(call lib,http):   $(call obj,$(HTTP_C))
 $(call lib,config): $(call obj,$(CONFIG_C))
 $(call lib,crypto): $(call obj,$(CRYPTO_C))
 $(call lib,daemon): $(call obj,$(DAEMON_C))
-$(call lib,cli):    $(call obj,$(filter-out cli/main.c,$(CLI_C)))
+$(call lib,cli):    $(call obj,$(CLI_C))
 
 $(BUILD)/lib%.a:
 	$(call say,AR,$@)
@@ -88,6 +88,10 @@ $(BUILD)/%.o: %.c
 
 # Text that is compiled in (migrations): x.sql becomes a string literal header.
 $(BUILD)/sandbox: $(call obj,cli/main.c) $(call lib,cli) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
+
+$(BUILD)/sandbox-mcp: $(call obj,cli/mcp/main.c) $(call lib,cli) $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
 
@@ -160,7 +164,7 @@ lint:
 install: all
 	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" \
 		"$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" "$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)"
-	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
+	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
 	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
 	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man1/"; done
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
@@ -171,7 +175,7 @@ install: all
 	install -m 0644 README.md LICENSE "$(DESTDIR)$(DOCDIR)/"
 
 uninstall:
-	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"

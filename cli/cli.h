@@ -37,6 +37,7 @@ struct cli {
 	bool out_tty, err_tty;
 	bool colour;         /* on stdout; never under NO_COLOR, CI or without a terminal */
 	bool progress;       /* a redrawn line on stderr: a terminal, not quiet, not CI */
+	int interrupt;       /* waits of this session end when it is readable, -1: none; 0: the signals of cli/interrupt.h */
 	/* state */
 	struct session *session; /* opened by the first call; cli/session.h */
 	cJSON *error_body;   /* the last error body the server sent ({code, message, request_id, …}), owned; NULL: none */

@@ -28,6 +28,11 @@ struct session {
 	struct unix_client *client;
 };
 
+static int waits_end(const struct cli *cli)
+{
+	return cli->interrupt ? cli->interrupt : interrupt_fd();
+}
+
 /* --- address ---------------------------------------------------------------------------------------------------- */
 
 static const char *unix_path(const char *url)
@@ -269,7 +274,7 @@ static int send_once(struct cli *cli, const struct call *c, const struct map *he
 	if (ensure_client(cli, c->no_start, err) != 0)
 		return -1;
 	struct unix_client *client = cli->session->client;
-	unix_client_set_interrupt(client, interrupt_fd());
+	unix_client_set_interrupt(client, waits_end(cli));
 	int rc = unix_client_request(client, c->method, c->target, headers, body, body ? strlen(body) : 0,
 				     c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS, a, err);
 	debug_call(cli, c, started_us, rc == 0 ? a->status : 0);
@@ -359,7 +364,7 @@ int session_lines(struct cli *cli, const struct line_call *c, struct error *err)
 		.from_fd = c->body_fd >= 0, .body_fd = c->body_fd, .timeout_ms = STREAM_TIMEOUT_MS, .on_body = on_piece, .ctx = &state,
 	};
 	struct http_answer a = { .status = 0 };
-	unix_client_set_interrupt(cli->session->client, interrupt_fd());
+	unix_client_set_interrupt(cli->session->client, waits_end(cli));
 	int rc = unix_client_send(cli->session->client, &q, &a, err);
 	if (rc == 0 && (a.status < 200 || a.status > 299))
 		rc = failed_answer(cli, &a, err);
@@ -374,11 +379,11 @@ int session_lines(struct cli *cli, const struct line_call *c, struct error *err)
 
 /* --- streams ---------------------------------------------------------------------------------------------------- */
 
-static bool coming_back(const struct upgrade *u, const struct error *e)
+static bool coming_back(const struct cli *cli, const struct upgrade *u, const struct error *e)
 {
 	if (!u->restart || (e->code != ERR_UNREACHABLE && e->code != ERR_UNAVAILABLE) || clock_mono_ms() >= u->deadline_ms)
 		return false;
-	struct pollfd p = { .fd = interrupt_fd(), .events = POLLIN };
+	struct pollfd p = { .fd = waits_end(cli), .events = POLLIN };
 	return poll(&p, 1, RESTART_POLL_MS) <= 0;
 }
 
@@ -388,11 +393,11 @@ int session_upgrade(struct cli *cli, const struct upgrade *u, int *ret_fd, struc
 		struct error e = ERROR_INIT;
 		struct unix_client *client;
 		if (connect_new(cli, u->restart, &client, &e) == 0) {
-			unix_client_set_interrupt(client, interrupt_fd());
+			unix_client_set_interrupt(client, waits_end(cli));
 			if (unix_client_upgrade(client, "/v1/mux", u->early, u->early_n, ret_fd, ret_rest, &e) == 0)
 				return 0;
 		}
-		if (!coming_back(u, &e)) {
+		if (!coming_back(cli, u, &e)) {
 			if (err)
 				*err = e;
 			return -1;

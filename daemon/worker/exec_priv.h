@@ -201,6 +201,8 @@ void relay_end_all(struct box *b, enum mux_error why, const char *text);
 /* --- live_dir.c --- */
 /* NULL: there is none to be had. Removes those of state directories that are gone. */
 char *live_dir_open(const char *state_dir);
+/* Made again when somebody removed it, as session managers do with what a user leaves in /dev/shm. */
+void live_dir_renew(const char *dir, const char *state_dir);
 void live_dir_close(const char *dir); /* removes it when it holds no spool */
 
 /* --- keeper.c --- */

@@ -155,6 +155,7 @@ struct spool *exec_spool(struct exec *x)
 	char path[PATH_MAX];
 
 	if (!x->spool) {
+		live_dir_renew(x->all->live_dir, x->all->state_dir);
 		if (spool_path(x->all, SPOOL_LIVE, &x->key, x->info.main, path, sizeof(path)) != 0)
 			path[0] = '\0';
 		x->spool = spool_create(path, &x->info);

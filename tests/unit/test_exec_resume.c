@@ -4,6 +4,7 @@
 #include "daemon/worker/exec_priv.h"
 
 #include <ftw.h>
+#include <sys/stat.h>
 
 static uint32_t client_resume(struct world *w, const char *op, uint64_t out, uint64_t errs)
 {
@@ -361,6 +362,31 @@ static void a_detached_command_stays_detached_without_its_spool(void **state)
 	operation_done(&o);
 }
 
+/* Session managers remove what a user has there; daemons that see other mounts share the place. */
+static void the_place_in_memory_comes_back_and_is_left_alone(void **state)
+{
+	struct world *w = *state;
+	auto_free char *foreign = xasprintf("/dev/shm/sandboxd-%u-%d-test", (unsigned)geteuid(), (int)getpid());
+	auto_free char *note = xasprintf("%s/state-dir", foreign);
+	auto_free char *op = NULL;
+	auto_free char *spool = NULL;
+	uint32_t id;
+
+	if (strncmp(w->execs->live_dir, "/dev/shm/", 9) != 0)
+		skip();
+	assert_int_equal(mkdir(foreign, 0700), 0);
+	assert_int_equal(io_write_file_atomic(note, "1 /nowhere/to/be/seen", 21, 0600, false, NULL), 0);
+	assert_int_equal(io_remove_tree(w->execs->live_dir, NULL), 0);
+	id = client_exec(w, MUX_OPEN_DETACH);
+	in_accept(w, 0);
+	op = accepted_operation(w, id);
+	spool = xasprintf("%s/%s", w->execs->live_dir, op);
+	assert_int_equal(access(spool, F_OK), 0);
+	free(live_dir_open(w->dir)); /* looks for orphans */
+	assert_int_equal(access(note, F_OK), 0);
+	assert_int_equal(io_remove_tree(foreign, NULL), 0);
+}
+
 static void a_start_command_survives_a_restart(void **state)
 {
 	struct world *w = *state;
@@ -428,6 +454,7 @@ int main(void)
 		T(after_a_restart_an_unknown_command_is_lost),
 		T(a_detached_command_survives_a_restart_alone),
 		T(a_detached_command_stays_detached_without_its_spool),
+		T(the_place_in_memory_comes_back_and_is_left_alone),
 		T(a_start_command_survives_a_restart),
 		T(who_does_not_come_back_is_given_up),
 	};

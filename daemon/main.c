@@ -2,6 +2,7 @@
 #include "daemon/api/routes.h"
 #include "daemon/daemon.h"
 #include "daemon/process.h"
+#include "daemon/runtime/external.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
@@ -21,6 +22,7 @@ struct command_line {
 
 static const char help[] =
 	"usage: sandboxd [--config FILE] [--set SECTION.KEY=VALUE]... [--ready-fd N]\n"
+	"       sandboxd driver-check [--image NAME] PATH\n"
 	"       sandboxd --check-config | --print-config | --version | --help\n"
 	"\n"
 	"The daemon of sandbox. Runs in the foreground and logs to standard error.\n"
@@ -33,6 +35,8 @@ static const char help[] =
 	"  --print-config           print every setting in force, with its help, and end\n"
 	"  --version                print the version and end\n"
 	"  --help                   print this and end\n"
+	"\n"
+	"driver-check calls a runtime driver as a worker would and says what is wrong with it.\n"
 	"\n"
 	"Signals: TERM and INT stop it (sandboxes and their commands go on), HUP reads the\n"
 	"configuration again.\n";
@@ -169,6 +173,10 @@ int main(int argc, char **argv)
 {
 	struct command_line l = { .mode = MODE_RUN, .setup = { .ready_fd = -1 } };
 	process_prepare();
+	if (argc > 1 && strcmp(argv[1], "driver-check") == 0)
+		return driver_check_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "driver-exec") == 0)
+		return driver_exec_main(argc - 1, argv + 1);
 	int status = parse(argc, argv, &l) == 0 ? run_mode(&l) : EXIT_USAGE;
 	free(l.setup.config_path);
 	strv_done(&l.setup.sets);

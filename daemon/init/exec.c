@@ -107,6 +107,8 @@ static void add_result(const struct exec *x, struct tlv *t)
 	enum mux_outcome outcome = x->why;
 	if (outcome == MUX_OUTCOME_NONE)
 		outcome = WIFSIGNALED(x->status) ? MUX_OUTCOME_SIGNALED : MUX_OUTCOME_EXITED;
+	if (x->in->through.len > 0 && x->known && WIFSIGNALED(x->status) && WTERMSIG(x->status) == THROUGH_LOST)
+		outcome = MUX_OUTCOME_LOST;
 	tlv_add_u64(t, MUX_F_OUTCOME, outcome);
 	if (!x->started)
 		tlv_add_u64(t, MUX_F_ERROR, x->error);

@@ -110,11 +110,20 @@ static void start(struct init *in, uint32_t stream, struct request *r)
 	exec_attach(x, stream, 0, 0);
 	x->timeout_ms = r->timeout_ms;
 	x->oom_before = oom_count();
+	if (in->through.len > 0) {
+		if (r->flags & MUX_OPEN_TTY) {
+			exec_not_started(x, MUX_ERR_REFUSED, "this sandbox's runtime driver has no terminals");
+			return;
+		}
+		through_rewrite(in, r);
+		x->timeout_ms = r->timeout_ms;
+	}
 	if (users_resolve(r->user, &who, &err) < 0) {
 		exec_not_started(x, MUX_ERR_BAD_USER, err.message);
 		return;
 	}
-	request_setenv(r, "HOME", who.home);
+	if (in->through.len == 0)
+		request_setenv(r, "HOME", who.home);
 	if (r->flags & MUX_OPEN_TTY)
 		request_setenv(r, "TERM", "xterm");
 	if (run(x, r, &who, &err) < 0)

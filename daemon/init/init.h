@@ -3,6 +3,8 @@
 #define SANDBOX_INIT_INIT_H
 
 #include "daemon/init/loop.h"
+#include "daemon/init/request.h"
+#include "daemon/init/through.h"
 #include "daemon/init/tree.h"
 #include "shared/mux/mux.h"
 
@@ -57,6 +59,7 @@ struct init {
 	int64_t grace_ms;
 	struct timer deadline;
 	bool stopping;
+	struct strv through;   /* the program and its first arguments; empty: commands run here */
 };
 
 /* link.c */
@@ -95,6 +98,10 @@ void ps_open(struct init *in, uint32_t stream, const struct tlv *fields);
 
 /* oom.c: how many processes the memory limit has killed in this sandbox; 0 when that cannot be read. */
 uint64_t oom_count(void);
+
+/* through.c: with --through, commands run as the last arguments of another program, on the host, for a runtime driver that
+ * runs commands itself. Then nothing but commands is served, since files and ports would be the host's. */
+void through_rewrite(const struct init *in, struct request *r);
 
 /* exercise.c: uses up "memory" (after some CPU time) or "pids", for a probe; returns an exit status. */
 int exercise(const char *what);

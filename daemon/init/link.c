@@ -66,7 +66,12 @@ static void on_hello(void *ctx, struct mux *m, const struct tlv *t)
 static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tlv *t)
 {
 	struct init *in = ctx;
-	switch ((enum mux_kind)tlv_u64(t, MUX_F_KIND, 0)) {
+	enum mux_kind kind = (enum mux_kind)tlv_u64(t, MUX_F_KIND, 0);
+	if (in->through.len > 0 && kind != MUX_KIND_EXEC && kind != MUX_KIND_RESUME && kind != MUX_KIND_DEADLINE) {
+		link_refuse(in, stream, MUX_ERR_REFUSED, "this sandbox's runtime driver runs commands only: no files, ports or process list");
+		return;
+	}
+	switch (kind) {
 	case MUX_KIND_EXEC:
 		exec_open(in, stream, t);
 		return;

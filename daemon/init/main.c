@@ -22,6 +22,7 @@ struct arguments {
 	const char *socket;
 	int64_t deadline_us;
 	int64_t grace_ms;
+	struct strv through;
 };
 
 static int parse_arguments(int argc, char **argv, struct arguments *ret, struct error *err)
@@ -39,6 +40,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret, struct 
 			r = parse_i64("--grace-ms", value, 0, INT32_MAX, &ret->grace_ms, err);
 		else if (strcmp(argv[i], "--exercise") == 0)
 			ret->exercise = value;
+		else if (strcmp(argv[i], "--through") == 0)
+			strv_add(&ret->through, value);
 		else
 			return error_set(err, ERR_INVALID, "unknown option %s", argv[i]);
 		if (r < 0)
@@ -69,21 +72,21 @@ static void hold_stdio(void)
 		close(fd);
 }
 
-static void give_up_rights(struct init *in)
+static void take_descriptors(struct init *in)
 {
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	sys_bound_caps(sys_init_caps);
-	sys_set_caps(sys_init_caps);
-	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
 	/* Many commands mean many descriptors; each command gets the old limit back. */
 	if (getrlimit(RLIMIT_NOFILE, &in->nofile) == 0) {
 		struct rlimit most = { in->nofile.rlim_max, in->nofile.rlim_max };
 		setrlimit(RLIMIT_NOFILE, &most);
 	}
-	umask(022);
-	if (chdir("/") < 0)
-		return;
+}
+
+static void give_up_rights(void)
+{
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	sys_bound_caps(sys_init_caps);
+	sys_set_caps(sys_init_caps);
+	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
 }
 
 static void deadline_tick(struct timer *t)
@@ -109,6 +112,7 @@ static int set_up(struct init *in, const struct arguments *a, struct error *err)
 	if (loop_init(&in->loop, err) < 0 || reap_init(in, err) < 0 || link_init(in, a->socket, err) < 0)
 		return -1;
 	in->subreaper = sys_become_subreaper();
+	in->through = a->through;
 	in->grace_ms = a->grace_ms;
 	in->deadline.fired = deadline_tick;
 	init_set_deadline(in, a->deadline_us);
@@ -122,10 +126,17 @@ int main(int argc, char **argv)
 	struct error err = ERROR_INIT;
 	block_signals();
 	hold_stdio();
-	give_up_rights(&in);
-	if (parse_arguments(argc, argv, &a, &err) == 0 && a.exercise)
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	int parsed = parse_arguments(argc, argv, &a, &err);
+	if (parsed < 0 || a.through.len == 0)
+		give_up_rights();
+	take_descriptors(&in);
+	umask(022);
+	int at_root = chdir("/");
+	(void)at_root; /* nothing depends on it */
+	if (parsed == 0 && a.exercise)
 		return exercise(a.exercise);
-	if (err.code || set_up(&in, &a, &err) < 0) {
+	if (parsed < 0 || set_up(&in, &a, &err) < 0) {
 		fprintf(stderr, "sandbox-init: %s\nusage: sandbox-init --socket PATH [--deadline-us N] [--grace-ms N]\n", err.message);
 		return 2;
 	}

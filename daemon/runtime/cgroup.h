@@ -31,7 +31,7 @@ int cgroup_read(pid_t pid, struct cgroup_view *ret, struct error *err);
  * Groups of our own, for runtimes that enforce nothing: "sandbox/NODE/SANDBOX" at the root of each hierarchy, outside of
  * the daemon's own group, so that a service manager which ends the daemon does not end them.
  */
-struct cgroup_limits {
+struct cgroup_limits { /* 0: none */
 	int64_t memory_max; /* bytes; swap is not given on top */
 	int64_t pids_max;
 	uint32_t cpu_millis;

@@ -155,6 +155,8 @@ static int set_memory(const struct cgroup_place *p, const struct cgroup_limits *
 {
 	int64_t seen;
 
+	if (l->memory_max == 0)
+		return 0;
 	if (write_number(p->dir, p->v2 ? "memory.max" : "memory.limit_in_bytes", l->memory_max, err) != 0)
 		return -1;
 	if (p->v2) {
@@ -177,6 +179,8 @@ static int set_pids(const struct cgroup_place *p, const struct cgroup_limits *l,
 {
 	int64_t seen;
 
+	if (l->pids_max == 0)
+		return 0;
 	if (write_number(p->dir, "pids.max", l->pids_max, err) != 0)
 		return -1;
 	if (!cgroup_number(p, "pids.max", &seen) || seen != l->pids_max)
@@ -189,6 +193,8 @@ static int set_cpu(const struct cgroup_place *p, const struct cgroup_limits *l, 
 	int64_t quota = (int64_t)l->cpu_millis * (PERIOD_US / 1000), seen;
 	char both[48];
 
+	if (l->cpu_millis == 0)
+		return 0;
 	if (p->v2) {
 		snprintf(both, sizeof(both), "%lld %d", (long long)quota, PERIOD_US);
 		return write_value(p->dir, "cpu.max", both, err);

@@ -116,8 +116,16 @@ struct runtime_probe {
 	char warning[512];        /* a limit this host does not enforce as asked, and what was done; "": none */
 };
 
+/* What a tier's runtime does by itself. */
+enum runtime_trait {
+	RUNTIME_OWN_IMAGES = 1, /* it finds spec.image itself: nothing is resolved or pulled, image_digest is NULL */
+	RUNTIME_OWN_DISK = 2,   /* it makes and bounds /workspace itself */
+};
+
 struct runtime_ops {
 	const char *name;
+	/* enum runtime_trait bits; NULL: none for any tier. */
+	unsigned (*traits)(struct runtime *rt, enum tier tier);
 	/* Really runs something and sees limits bite, per tier. Slow (a second); the worker caches. An error means the
 	 * runtime does not answer; a tier that does not work is no error, its offer says why. */
 	int (*probe)(struct runtime *rt, struct runtime_probe *p, struct error *err);
@@ -154,5 +162,10 @@ struct runtime_ops {
 struct runtime {
 	const struct runtime_ops *ops;
 };
+
+static inline unsigned runtime_traits(struct runtime *rt, enum tier tier)
+{
+	return rt->ops->traits ? rt->ops->traits(rt, tier) : 0;
+}
 
 #endif

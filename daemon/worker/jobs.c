@@ -86,6 +86,11 @@ static int step_image(struct create_job *j, struct error *err)
 	const char *image = j->lease->sandbox.spec.image;
 	struct error local = ERROR_INIT;
 
+	if (runtime_traits(rt, j->lease->sandbox.tier) & RUNTIME_OWN_IMAGES) {
+		j->image.user = xstrdup("");
+		j->image.workdir = xstrdup("/");
+		return rt->ops->image_allowed(rt, image, false, err);
+	}
 	if (rt->ops->image_resolve(rt, image, &j->image, &local) == 0)
 		return rt->ops->image_allowed(rt, image, true, err);
 	if (local.code != ERR_NOT_FOUND)
@@ -134,6 +139,8 @@ static int step_workspace(struct create_job *j, struct error *err)
 		.image_user = j->image.user,
 	};
 
+	if (runtime_traits(j->w->o.runtime, j->lease->sandbox.tier) & RUNTIME_OWN_DISK)
+		return 0; /* the mount stays of kind NONE */
 	return workspace_make(j->w->spaces, &r, &j->mount, &j->hold, err);
 }
 

@@ -1,6 +1,8 @@
 /* This machine as a node: its id, and the runtime it drives. */
 #include "daemon/config.h"
 #include "daemon/runtime/docker.h"
+#include "daemon/runtime/driver.h"
+#include "daemon/runtime/external.h"
 #include "daemon/runtime/fake.h"
 #include "daemon/worker/worker.h"
 #include "shared/base/io.h"
@@ -35,6 +37,23 @@ int worker_node_id(const struct daemon_config *config, struct id *ret, struct er
 	return 0;
 }
 
+static int new_paired(const struct daemon_config *config, const struct docker_options *o, struct runtime **ret, struct error *err)
+{
+	struct external_options x = { .driver = config->driver, .state_dir = config->state_dir, .node = o->node };
+	struct runtime *engine, *driver;
+
+	if (driver_check_file(config->driver, err) != 0)
+		return error_wrap(err, "worker.driver");
+	if (docker_runtime_new(o, &engine, err) != 0)
+		return -1;
+	if (external_runtime_new(&x, &driver, err) != 0) {
+		engine->ops->free(engine);
+		return -1;
+	}
+	*ret = paired_runtime_new(engine, driver);
+	return 0;
+}
+
 int worker_runtime_new(const struct daemon_config *config, struct runtime **ret, struct error *err)
 {
 	const char *test = getenv("SANDBOX_TEST_RUNTIME");
@@ -44,7 +63,7 @@ int worker_runtime_new(const struct daemon_config *config, struct runtime **ret,
 	if (worker_node_id(config, &o.node, err) != 0)
 		return -1;
 	if (!test || !*test)
-		return docker_runtime_new(&o, ret, err);
+		return *config->driver ? new_paired(config, &o, ret, err) : docker_runtime_new(&o, ret, err);
 	if (strcmp(test, "fake") != 0)
 		return error_set(err, ERR_INVALID, "SANDBOX_TEST_RUNTIME: '%s' is not 'fake'", test);
 	log_error("worker", "SANDBOX_TEST_RUNTIME=fake: sandboxes are plain processes of this machine, WITHOUT any isolation");

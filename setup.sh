@@ -41,7 +41,7 @@ die_logged() {
 BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc"
 
 parse_arguments() {
 	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0
@@ -111,7 +111,7 @@ need_packages() {
 	for p in "$@"; do
 		case $p in
 		docker.io) ! command -v dockerd >/dev/null 2>&1 || continue ;;
-		libclang-rt-14-dev | caddy) # not in every release: the tests that want it say so
+		libclang-rt-14-dev | caddy | runsc) # not in every release: the tests that want it say so
 			apt-cache show "$p" >/dev/null 2>&1 || [ -z "$(apt-cache pkgnames libc6 2>/dev/null)" ] || continue
 			;;
 		pkg-config) ! command -v pkg-config >/dev/null 2>&1 || continue ;;
@@ -336,8 +336,15 @@ stop_check_engine() {
 start_check_engine() {
 	mkdir -p "$work/docker"
 	say "starting a private Docker Engine for the tests"
+	echo '{}' >"$work/docker/daemon.json"
+	if command -v runsc >/dev/null 2>&1; then
+		cat >"$work/docker/daemon.json" <<JSON
+{"runtimes": {"runsc": {"path": "$(command -v runsc)",
+  "runtimeArgs": ["--platform=ptrace", "--network=none", "--ignore-cgroups", "--fsgofer-host-uds"]}}}
+JSON
+	fi
 	# Its own session: a terminal's interrupt ends the tests first, then this.
-	setsid dockerd --data-root "$work/docker/data" --exec-root "$work/docker/exec" --pidfile "$work/docker/pid" --host "unix://$work/docker.sock" \
+	setsid dockerd --config-file "$work/docker/daemon.json" --data-root "$work/docker/data" --exec-root "$work/docker/exec" --pidfile "$work/docker/pid" --host "unix://$work/docker.sock" \
 		--bridge none --iptables=false --ip-forward=false >"$work/dockerd.log" 2>&1 </dev/null &
 	check_engine_pid=$!
 	engine_socket=$work/docker.sock

@@ -31,8 +31,10 @@ static void output_failed(struct stream *s, int error)
 
 static void report_consumed(struct stream *s, unsigned i)
 {
+	/* What an earlier connection brought may be among the bytes kept: then nothing of this one is consumed yet. */
 	uint64_t kept = outlet_pending(&s->out[i]);
-	mux_consumed(s->conn.mux, s->id, MUX_STDOUT + i, s->received[i] - s->skew[i] - kept);
+	if (kept <= s->got[i])
+		mux_consumed(s->conn.mux, s->id, MUX_STDOUT + i, s->got[i] - kept);
 }
 
 static void output(struct stream *s, unsigned i, const void *p, size_t n)
@@ -80,10 +82,15 @@ void stream_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel,
 	if (stream != s->id || (channel != MUX_STDOUT && channel != MUX_STDERR))
 		return;
 	unsigned i = channel - MUX_STDOUT;
-	s->received[i] = offset + s->skew[i] + n;
-	if (n > 0)
+	uint64_t at = offset + s->skew[i];
+	s->got[i] = offset + n;
+	/* An attach may begin below what was asked or had: those bytes are not for showing (again). */
+	size_t known = at >= s->received[i] ? 0 : s->received[i] - at < n ? (size_t)(s->received[i] - at) : n;
+	if (n > known) {
+		s->received[i] = at + n;
 		s->last_byte = ((const char *)p)[n - 1];
-	output(s, i, p, n);
+		output(s, i, (const char *)p + known, n - known);
+	}
 	report_consumed(s, i);
 	stream_caught_up(s);
 }

@@ -18,6 +18,7 @@ void stream_rebase(struct stream *s)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT + i, s->received[i]);
+		s->got[i] = s->received[i];
 		s->skew[i] = 0;
 	}
 }
@@ -42,8 +43,8 @@ void stream_take_start(struct stream *s, const struct tlv *accept)
 		s->now[i] = tlv_u64(accept, i == 0 ? MUX_F_OFFSET_OUT : MUX_F_OFFSET_ERR, 0);
 		if (start > s->received[i])
 			skip_to(s, i, start);
-		/* Asked for more than there is: it goes on from its end. */
-		s->received[i] = start;
+		/* It may be lower, too: more was asked for than there is, or than a server that just came back has found again. */
+		s->got[i] = start;
 		mux_rebase_recv(s->conn.mux, s->id, MUX_STDOUT + i, start);
 	}
 }
@@ -51,11 +52,12 @@ void stream_take_start(struct stream *s, const struct tlv *accept)
 void stream_take_gap(struct stream *s, const struct tlv *control)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t next = tlv_u64(control, gap_field[i], s->received[i]);
-		if (next <= s->received[i])
+		uint64_t next = tlv_u64(control, gap_field[i], 0);
+		if (next <= s->got[i] + s->skew[i])
 			continue;
-		s->skew[i] += next - s->received[i];
-		skip_to(s, i, next);
+		s->skew[i] = next - s->got[i];
+		if (next > s->received[i])
+			skip_to(s, i, next);
 	}
 	stream_caught_up(s);
 }

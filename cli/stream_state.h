@@ -28,7 +28,8 @@ struct stream {
 	bool holding;             /* what was there is held for its last lines */
 	struct buf held[2];
 	uint64_t received[2];     /* offset in the command's output behind the last byte that came */
-	uint64_t skew[2];         /* received less the connection's own count: gaps met on it */
+	uint64_t got[2];          /* the same by the connection's own count */
+	uint64_t skew[2];         /* what to add to that count: gaps met on this connection */
 	uint64_t now[2];          /* attach: totals of the command when it was accepted */
 	char last_byte;           /* of what was shown */
 	int size_fd;              /* whose size the remote terminal has */

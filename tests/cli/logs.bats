@@ -28,7 +28,8 @@ lengths() {
 	timeout 30 sandbox logs -f "$id" >"$BATS_TEST_TMPDIR/during" 2>"$BATS_TEST_TMPDIR/err" 3>&-
 	cmp "$BATS_TEST_TMPDIR/during" "$BATS_TEST_TMPDIR/want"
 	grep -q 'status 3' "$BATS_TEST_TMPDIR/err"
-	timeout 30 sandbox logs -f "$id" 2>/dev/null | cmp - "$BATS_TEST_TMPDIR/want"
+	timeout 30 sandbox logs -f "$id" >"$BATS_TEST_TMPDIR/after"
+	cmp "$BATS_TEST_TMPDIR/after" "$BATS_TEST_TMPDIR/want"
 	timeout 30 sandbox logs "$id" | cmp - "$BATS_TEST_TMPDIR/want"
 	timeout 60 sandbox delete "$id"
 }

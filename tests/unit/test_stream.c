@@ -43,6 +43,8 @@ struct server {
 	bool forget;          /* resumes are NOT_FOUND */
 	enum mux_error error;
 	uint64_t gap;         /* attach: output starts here */
+	uint64_t jump_at, jump_to; /* attach: the stdout bytes between are gone when the reader gets there */
+	uint64_t behind;      /* attach: a server that just came back begins so much lower than asked */
 	/* state of the command */
 	uint64_t in;          /* stdin bytes taken, checked against the pattern */
 	bool in_ended;
@@ -121,6 +123,11 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 	if (kind == MUX_KIND_ATTACH && s->gap > s->out[0]) {
 		s->out[0] = s->gap;
 		tlv_add_u64(&f, MUX_F_GAP_OUT, s->gap);
+	} else if (kind == MUX_KIND_ATTACH && s->behind) {
+		for (unsigned i = 0; i < 2; i++) {
+			s->out[i] -= s->out[i] < s->behind ? s->out[i] : s->behind;
+			tlv_add_u64(&f, i == 0 ? MUX_F_GAP_OUT : MUX_F_GAP_ERR, s->out[i]);
+		}
 	}
 	mux_accept(m, stream, &f, LIMIT_MUX_WINDOW);
 	if (kind != MUX_KIND_EXEC) {
@@ -190,10 +197,23 @@ static bool send_pattern(struct server *s, unsigned i, uint64_t upto)
 	return true;
 }
 
+/* The way a lagging reader is told of a gap. */
+static void jump(struct server *s)
+{
+	auto_tlv f = TLV_INIT;
+	if (!s->jump_to || !send_pattern(s, 0, s->jump_at))
+		return;
+	tlv_add_u64(&f, MUX_F_GAP_OUT, s->jump_to);
+	mux_control(s->m, s->id, &f);
+	s->out[0] = s->jump_to;
+	s->jump_to = 0;
+}
+
 static void work(struct server *s)
 {
 	if (!s->id || s->closed)
 		return;
+	jump(s);
 	if (s->how == ECHO) {
 		if (send_pattern(s, 0, s->in) && s->in_ended)
 			close_with(s, OUTCOME_EXITED, MUX_F_EXIT_CODE, 7);
@@ -534,6 +554,41 @@ static void attach_begins_behind_a_gap(void **state)
 	close(errs);
 }
 
+static void an_attach_shows_no_byte_twice(void **state)
+{
+	(void)state;
+	struct server s = { .how = TALK, .total = 400000, .behind = 20000, .drop_every = 60000 };
+	int out = temp_file(), errs = temp_file();
+	struct end e = go(&s, &(struct stream_request){ .attach = true, .in = -1, .out = out, .err = errs, .escape = -1, .offset_out = 70000 });
+	assert_int_equal(e.status, 0);
+	assert_true(s.dials > 3);
+	assert_int_equal(checked_length(out, 70000), 330000);
+	assert_int_equal(checked_length(errs, 0), 200000);
+	assert_int_equal(e.r.gap_out + e.r.gap_err, 0);
+	close(out);
+	close(errs);
+}
+
+static void a_gap_in_the_middle_is_counted_and_offsets_stay_right(void **state)
+{
+	(void)state;
+	static unsigned char b[1000000];
+	struct server s = { .how = TALK, .total = 900000, .jump_at = 100000, .jump_to = 400000, .drop_every = 350000 };
+	int out = temp_file(), errs = temp_file();
+	struct end e = go(&s, &(struct stream_request){ .attach = true, .in = -1, .out = out, .err = errs, .escape = -1 });
+	assert_int_equal(e.status, 0);
+	assert_int_equal(e.r.gap_out, 300000);
+	assert_true(s.dials > 1);
+	assert_int_equal(pread(out, b, sizeof(b), 0), 600000);
+	for (size_t i = 0; i < 600000; i++) {
+		if (b[i] != pattern(i < 100000 ? i : i + 300000))
+			fail_msg("wrong byte at %zu", i);
+	}
+	assert_int_equal(checked_length(errs, 0), 450000);
+	close(out);
+	close(errs);
+}
+
 /* --- leaving --------------------------------------------------------------------------------------------------------------- */
 
 static void a_gone_reader_ends_it_like_a_local_process(void **state)
@@ -726,6 +781,8 @@ int main(void)
 		cmocka_unit_test(resumes_two_outputs),
 		cmocka_unit_test(invents_no_outcome),
 		cmocka_unit_test(attach_begins_behind_a_gap),
+		cmocka_unit_test(an_attach_shows_no_byte_twice),
+		cmocka_unit_test(a_gap_in_the_middle_is_counted_and_offsets_stay_right),
 		cmocka_unit_test(a_gone_reader_ends_it_like_a_local_process),
 		cmocka_unit_test(a_full_disk_is_reported),
 		cmocka_unit_test(forwards_signals),

@@ -19,9 +19,9 @@ enum {
 	PROBE_MEMORY_MIB = 64,
 	PROBE_CPU_MILLIS = 200, /* so little that a busy loop meets it on a busy machine too */
 	PROBE_PIDS = 4,
-	PROBE_TRIES = 3,
+	PROBE_MORE_MS = 8 * 1000, /* no further try behind this: the daemon's start waits for the probe */
 	PROBE_LIFE_US = 60 * 1000 * 1000,
-	BITE_MS = 15 * 1000,
+	BITE_MS = 10 * 1000,
 	BITE_POLL_US = 20 * 1000,
 	MIB = 1024 * 1024,
 };
@@ -201,7 +201,8 @@ int docker_gvisor_probe(struct docker *d, struct runtime_probe *p, const cJSON *
 	auto_free char *why = NULL;
 	struct error local = ERROR_INIT;
 	struct spec spec;
-	int rc, tries = 0;
+	int64_t last = clock_mono_ms() + PROBE_MORE_MS;
+	int rc;
 
 	if (!*d->gvisor_runtime) {
 		docker_offer(t, false, "not offered: switched off by an empty worker.gvisor_runtime");
@@ -219,7 +220,7 @@ int docker_gvisor_probe(struct docker *d, struct runtime_probe *p, const cJSON *
 	/* A machine under load may be too slow once for what is to be seen. */
 	do
 		rc = run_exercises(d, p, digest, &spec, &local);
-	while (rc != 0 && ++tries < PROBE_TRIES && local.code == ERR_UNAVAILABLE);
+	while (rc != 0 && local.code == ERR_UNAVAILABLE && clock_mono_ms() < last);
 	spec_done(&spec);
 	if (rc != 0 && local.code == ERR_UNREACHABLE)
 		return error_set(err, local.code, "%s", local.message);

@@ -93,8 +93,8 @@ static void check_tiers(struct worker *w, struct rows *r)
 {
 	static const char *const remedies[TIER_COUNT] = {
 		[TIER_CONTAINER] = "mend what the reason names and restart sandboxd",
-		[TIER_GVISOR] = "nothing to do unless policy asks for it",
-		[TIER_MICROVM] = "nothing to do unless policy asks for it (the strict profile does from score 55)",
+		[TIER_GVISOR] = "nothing to do unless policy asks for it; docs/tiers.md says how to turn it on",
+		[TIER_MICROVM] = "nothing to do unless policy asks for it (the strict profile does from score 55); docs/runtime-driver.md",
 	};
 	struct runtime_probe p;
 	bool probed;

@@ -141,7 +141,7 @@ PY
 	up=$(free_port)
 	front=$(free_port)
 	mkdir -p "$dir"
-	sandboxd --set "daemon.state_dir=$dir/state" --set "daemon.socket=$dir/d.sock" --set "worker.docker_socket=$DOCKER_SOCKET" \
+	sandboxd --set "daemon.state_dir=$dir/state" --set "daemon.socket=$dir/d.sock" --set "worker.docker_socket=$DOCKER_SOCKET" --set worker.gvisor_runtime= \
 		--set "daemon.init_path=$BUILD/sandbox-init" --set daemon.log_level=debug --set "daemon.listen=127.0.0.1:$up" \
 		--set daemon.hosts=localhost --set daemon.trusted_proxies=127.0.0.1 >"$dir/log" 2>&1 3>&- &
 	daemon_pid=$!

@@ -293,7 +293,8 @@ static void put_tier_remedy(struct text *t, const struct decision *d)
 {
 	put(t, "a worker that offers %s", tier_text(d->required));
 	if (d->score < d->threshold) {
-		put(t, ", or a request that asks for a weaker tier");
+		if (d->required > TIER_CONTAINER) /* there is none below */
+			put(t, ", or a request that asks for a weaker tier");
 		return;
 	}
 	put(t, ", or a request scoring below %d (now:", d->threshold);

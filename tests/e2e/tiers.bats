@@ -306,6 +306,35 @@ killed_from_outside() {
 	on_each_tier killed_from_outside
 }
 
+frozen() {
+	local box pid start
+	box=$(sbx_create --tier "$1")
+	pid=$(docker inspect -f '{{.State.Pid}}' "sandbox-$box")
+	kill -STOP "$pid"
+	start=$SECONDS
+	run -0 timeout 60 sandbox delete "$box"
+	[ $((SECONDS - start)) -lt 30 ]
+	[ ! -d "/proc/$pid" ]
+	[ "$(state_of "box-$1")" = running ]
+}
+
+@test "a sandbox that does not move any more is deleted in bounded time" {
+	on_each_tier frozen
+}
+
+flood() {
+	local fds
+	fds=$(daemon_fds)
+	timeout 40 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 200 ]; do nc local:/.sandbox/io/worker.sock </dev/null >/dev/null 2>&1 & i=$((i+1)); [ $((i % 20)) -ne 0 ] || wait; done; wait; true' || true
+	run -0 inside echo fine
+	[ "$output" = fine ]
+	until_ok 15 sh -c "test \$(find /proc/$(sbx_pid)/fd -mindepth 1 | wc -l) -le $((fds + 4))"
+}
+
+@test "a flood of connections to the socket does no harm" {
+	on_each_tier flood
+}
+
 impostor() {
 	timeout 20 sandbox exec --detach "$BOX" -- /.sandbox/init --socket /.sandbox/io/worker.sock --deadline-us 0 --grace-ms 1000
 	sleep 1

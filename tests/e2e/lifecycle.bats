@@ -38,9 +38,9 @@ agree() {
 
 @test "the lines of the guide work as written" {
 	local id op
-	run -0 timeout 60 sandbox create --tenant platform --image "$IMAGE" --cpu-millis 2000 --memory-mib 4096 --ttl 3600 --network deny
+	run -0 --separate-stderr timeout 60 sandbox create --tenant platform --image "$IMAGE" --cpu-millis 2000 --memory-mib 4096 --ttl 3600 --network deny
 	id=$(echo "$output" | tail -n 1)
-	op=$(sandbox operation list --sandbox "$id" --json | jq -r '.[-1].id')
+	op=$(sandbox operation list "$id" --json | jq -r '.[-1].id')
 	run -0 timeout 60 sandbox wait "$op" --timeout 900
 	run -0 timeout 20 sandbox exec "$id" -- echo 'a b'
 	[ "$output" = 'a b' ]

@@ -124,16 +124,19 @@ static int select_json(const char *fields, const cJSON *j, cJSON **ret, struct e
 /* One {{…}}: a path, or `json` and a path. */
 static int expand(const cJSON *item, const char *inner, size_t n, struct buf *out, struct error *err)
 {
-	auto_free char *text = xstrndup(inner, n);
-	char *p = text + strspn(text, " ");
-	bool whole = strncmp(p, "json ", 5) == 0;
-	p += whole ? 5 + strspn(p + 5, " ") : 0;
-	p[strcspn(p, " ")] = '\0';
-	const cJSON *found = p[0] == '.' ? reach(item, p + 1, strlen(p + 1)) : NULL;
+	const char *p = inner, *end = inner + n;
+	while (p < end && *p == ' ')
+		p++;
+	while (end > p && end[-1] == ' ')
+		end--;
+	bool whole = end - p > 5 && memcmp(p, "json ", 5) == 0;
+	for (p += whole ? 5 : 0; p < end && *p == ' ';)
+		p++;
+	const cJSON *found = p < end && *p == '.' ? reach(item, p + 1, (size_t)(end - p) - 1) : NULL;
 	if (!found) {
 		char shown[80];
 		return error_set(err, ERR_INVALID, "--format: there is no field '%s' in this answer; fields are written {{.name}}",
-				 text_escape(p, strlen(p), shown, sizeof(shown)));
+				 text_escape(p, (size_t)(end - p), shown, sizeof(shown)));
 	}
 	const char *string = cJSON_GetStringValue(found);
 	if (whole || !string) {

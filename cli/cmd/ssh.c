@@ -48,14 +48,16 @@ static char *sandbox_of(const char *host)
 	return n > s && strcmp(host + n - s, SUFFIX) == 0 ? xstrndup(host, n - s) : xstrdup(host);
 }
 
-static int own_path(char out[static PATH_MAX], struct error *err)
+static int own_path(char **ret, struct error *err)
 {
-	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 	if (n <= 0)
 		return error_errno(err, "finding this program");
-	out[n] = '\0';
-	if (strpbrk(out, "\"\\%"))
-		return error_set(err, ERR_INVALID, "this program's path holds characters that ssh's settings cannot: %s", out);
+	path[n] = '\0';
+	if (strpbrk(path, "\"\\%"))
+		return error_set(err, ERR_INVALID, "this program's path holds characters that ssh's settings cannot: %s", path);
+	*ret = xstrdup(path);
 	return 0;
 }
 
@@ -72,12 +74,12 @@ static void proxy_command(const struct cli *cli, const char *self, const struct 
 
 static int run_ssh(struct cli *cli, const struct options *o, struct error *err)
 {
-	char self[PATH_MAX];
+	auto_free char *self = NULL;
 	auto_buf proxy = BUF_INIT;
 	auto_strv argv = STRV_INIT;
 	if (o->ref[0] == '-')
 		return error_set(err, ERR_INVALID, "'%.80s' is not a sandbox's name", o->ref);
-	if (own_path(self, err) != 0)
+	if (own_path(&self, err) != 0)
 		return -1;
 	proxy_command(cli, self, o, &proxy);
 	strv_add(&argv, "ssh");
@@ -137,11 +139,11 @@ const struct verb verb_ssh = {
 
 static int run_config(struct cli *cli, void *opaque, struct error *err)
 {
-	char self[PATH_MAX];
+	auto_free char *self = NULL;
 	auto_buf proxy = BUF_INIT;
 	struct options o = defaults;
 	(void)opaque;
-	if (own_path(self, err) != 0)
+	if (own_path(&self, err) != 0)
 		return -1;
 	proxy_command(cli, self, &o, &proxy);
 	out_line("# Sandboxes as NAME" SUFFIX ", for images that run an sshd. Written by `sandbox ssh-config`.\n"

@@ -64,6 +64,11 @@ lib = $(BUILD)/lib$(1).a
 SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
 PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init
+# The prompt of `sandbox console` is a program of its own where there is readline, so that nothing else loads it.
+CONSOLE_C := $(wildcard cli/console/*.c)
+ifneq ($(wildcard /usr/include/readline/readline.h /usr/local/include/readline/readline.h),)
+PROGRAMS += $(BUILD)/sandbox-console
+endif
 
 all: $(PROGRAMS)
 
@@ -94,6 +99,11 @@ $(BUILD)/sandbox: $(call obj,cli/main.c) $(call lib,cli) $(SHARED_LIBS)
 $(BUILD)/sandbox-mcp: $(call obj,cli/mcp/main.c) $(call lib,cli) $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
+
+# readline has functions of our names (xrealloc): ours stay inside.
+$(BUILD)/sandbox-console: $(call obj,$(CONSOLE_C)) $(call lib,cli) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -Wl,--exclude-libs,ALL -o $@ $^ $(CLI_LIBS) -lreadline
 
 $(BUILD)/sandboxd: $(call obj,daemon/main.c) $(call lib,daemon) $(SHARED_LIBS)
 	$(call say,LINK,$@)
@@ -166,6 +176,7 @@ install: all
 		"$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" "$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)"
 	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
 	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	[ ! -f $(BUILD)/sandbox-console ] || install -m 0755 $(BUILD)/sandbox-console "$(DESTDIR)$(LIBEXECDIR)/"
 	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man1/"; done
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
@@ -175,6 +186,7 @@ install: all
 	install -m 0644 README.md LICENSE "$(DESTDIR)$(DOCDIR)/"
 
 uninstall:
+	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console"
 	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"

@@ -38,7 +38,7 @@ die_logged() {
 }
 
 # The packages, by what needs them. Debian and Ubuntu names.
-BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev"
+BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev libreadline-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
 TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc"

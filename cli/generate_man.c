@@ -277,6 +277,9 @@ static void environment(struct buf *out)
 		{ "XDG_CONFIG_HOME", "where settings are kept; ~/.config when unset" },
 		{ "XDG_DATA_HOME", "where the key of stored tokens is kept; ~/.local/share when unset" },
 		{ "XDG_STATE_HOME, XDG_RUNTIME_DIR", "where the user's daemon keeps its state and its socket" },
+		{ "HOME", "where the directories above are, when their own variable is not set" },
+		{ "PATH", "where sandboxd, ssh and token helpers are looked for" },
+		{ "TERM", "with dumb, or unset, no colour and no progress line; given to commands that have a terminal" },
 		{ "NO_COLOR, CI", "when not empty: no colour; with CI no progress line either" },
 	};
 	buf_adds(out, ".SH ENVIRONMENT\n");
@@ -296,6 +299,7 @@ static void files(struct buf *out)
 		{ "$XDG_CONFIG_HOME/sandbox/tokens", "tokens, encrypted, one file a server; see sandbox-login(1)" },
 		{ "$XDG_DATA_HOME/sandbox/token.key", "the key they are encrypted with, unless a passphrase was asked for" },
 		{ ".sandbox.conf", "defaults for run and create, here or in a directory above; see sandbox-config(1)" },
+		{ "$XDG_STATE_HOME/sandbox/console_history", "lines typed at the prompt of sandbox-console(1)" },
 		{ "$XDG_STATE_HOME/sandbox", "state of a user's daemon, sandboxd.log among it; ~/.local/state/sandbox when unset" },
 	};
 	buf_adds(out, ".SH FILES\n");

@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api mcp version help'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -57,10 +57,7 @@ _sandbox_options() {
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
 	'api') echo ' --field -f --json-field -F --input -d --idempotency-key' ;;
-	'mcp') echo '' ;;
-	'mcp install') echo ' --client --all --dry-run' ;;
-	'mcp config') echo '' ;;
-	'mcp serve') echo ' --wait' ;;
+	'console') echo '' ;;
 	'version') echo '' ;;
 	'help') echo '' ;;
 	esac
@@ -151,8 +148,6 @@ _sandbox_value() {
 	'api --json-field' | 'api -F') echo ':none' ;;
 	'api --input' | 'api -d') echo ':file' ;;
 	'api --idempotency-key') echo ':none' ;;
-	'mcp install --client') echo ':none' ;;
-	'mcp serve --wait') echo ':none' ;;
 	*' --server') echo ':none' ;;
 	*' --context') echo ':context' ;;
 	*' --tenant') echo ':tenant' ;;
@@ -212,10 +207,7 @@ _sandbox_what() {
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
 	'api') echo 'none none' ;;
-	'mcp') echo 'sub' ;;
-	'mcp install') echo '' ;;
-	'mcp config') echo 'none' ;;
-	'mcp serve') echo '' ;;
+	'console') echo '' ;;
 	'version') echo '' ;;
 	'help') echo 'verb*' ;;
 	esac
@@ -229,7 +221,6 @@ _sandbox_subs() {
 	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
 	'daemon') echo 'start stop status logs' ;;
-	'mcp') echo 'install config serve' ;;
 	esac
 }
 

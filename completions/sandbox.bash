@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api console version help'
+_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -57,6 +57,10 @@ _sandbox_options() {
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
 	'api') echo ' --field -f --json-field -F --input -d --idempotency-key' ;;
+	'mcp') echo '' ;;
+	'mcp install') echo ' --client --all --dry-run' ;;
+	'mcp config') echo '' ;;
+	'mcp serve') echo ' --wait' ;;
 	'console') echo '' ;;
 	'version') echo '' ;;
 	'help') echo '' ;;
@@ -148,6 +152,8 @@ _sandbox_value() {
 	'api --json-field' | 'api -F') echo ':none' ;;
 	'api --input' | 'api -d') echo ':file' ;;
 	'api --idempotency-key') echo ':none' ;;
+	'mcp install --client') echo ':none' ;;
+	'mcp serve --wait') echo ':none' ;;
 	*' --server') echo ':none' ;;
 	*' --context') echo ':context' ;;
 	*' --tenant') echo ':tenant' ;;
@@ -207,6 +213,10 @@ _sandbox_what() {
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
 	'api') echo 'none none' ;;
+	'mcp') echo 'sub' ;;
+	'mcp install') echo '' ;;
+	'mcp config') echo 'none' ;;
+	'mcp serve') echo '' ;;
 	'console') echo '' ;;
 	'version') echo '' ;;
 	'help') echo 'verb*' ;;
@@ -221,6 +231,7 @@ _sandbox_subs() {
 	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
 	'daemon') echo 'start stop status logs' ;;
+	'mcp') echo 'install config serve' ;;
 	esac
 }
 

@@ -143,6 +143,10 @@ units-build: $(UNIT)
 check: all $(UNIT)
 	$(Q)BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
 
+# Real MCP clients from npm; needs node and the npm registry, so it is not part of check.
+check-clients: all
+	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/clients.bats
+
 # Tools the tests use: tests/tools/NAME.c, one program each.
 TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
 $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(SHARED_LIBS)
@@ -199,6 +203,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
+.PHONY: all check check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
 .DELETE_ON_ERROR:
 .SECONDARY:

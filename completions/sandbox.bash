@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -14,6 +14,9 @@ _sandbox_options() {
 	'logs') echo ' --follow -f --tail -n --since' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
+	'agent') echo '' ;;
+	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
+	'agent list') echo '' ;;
 	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
 	'inspect' | 'show') echo '' ;;
@@ -113,6 +116,18 @@ _sandbox_value() {
 	'logs --tail' | 'logs -n') echo ':none' ;;
 	'logs --since') echo ':none' ;;
 	'kill --signal' | 'kill -s') echo ':none' ;;
+	'agent run --image' | 'agent run -i') echo ':image' ;;
+	'agent run --name' | 'agent run -n') echo ':none' ;;
+	'agent run --ttl') echo ':none' ;;
+	'agent run --network') echo 'deny restricted open' ;;
+	'agent run --upload') echo ':file' ;;
+	'agent run --env' | 'agent run -e') echo ':none' ;;
+	'agent run --cpus' | 'agent run -c') echo ':none' ;;
+	'agent run --memory' | 'agent run -m') echo ':none' ;;
+	'agent run --disk') echo ':none' ;;
+	'agent run --pids') echo ':none' ;;
+	'agent run --sensitivity') echo 'public internal confidential restricted' ;;
+	'agent run --wait-timeout') echo ':none' ;;
 	'create --image' | 'create -i') echo ':image' ;;
 	'create --name' | 'create -n') echo ':none' ;;
 	'create --cpus' | 'create -c') echo ':none' ;;
@@ -170,6 +185,9 @@ _sandbox_what() {
 	'logs') echo 'sandbox' ;;
 	'kill') echo 'operation*' ;;
 	'cp' | 'copy') echo 'path path' ;;
+	'agent') echo 'sub' ;;
+	'agent run') echo 'none none*' ;;
+	'agent list') echo '' ;;
 	'create') echo 'none*' ;;
 	'list' | 'ls') echo '' ;;
 	'inspect' | 'show') echo 'sandbox' ;;
@@ -225,6 +243,7 @@ _sandbox_what() {
 
 _sandbox_subs() {
 	case $1 in
+	'agent') echo 'run list' ;;
 	'operation' | 'op') echo 'list inspect cancel' ;;
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;

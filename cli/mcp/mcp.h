@@ -83,6 +83,8 @@ enum { MCP_WAIT_MS = 25 * 1000, MCP_OUTPUT_DEFAULT = 16 * 1024, MCP_OUTPUT_MAX =
 /* Waits up to `ms` for an operation; *ret is its record, ended or not. ERR_TIMEOUT with err->sys == EINTR when the call was cancelled. */
 int mcp_wait(struct tool_call *c, const char *operation, const char *doing, int64_t ms, cJSON **ret, struct error *err);
 bool mcp_ended(const cJSON *operation);
+/* {sandbox, operation} of a create that has been sent, waited for and brought up to date; undone when the call was cancelled. */
+int mcp_await_create(struct tool_call *c, cJSON *answer, struct tool_result *ret, struct error *err);
 /* A request that a cancelled call still finishes, so that what it began is known. */
 struct call_request {
 	const char *method;
@@ -105,7 +107,7 @@ int arg_sandbox(struct json_reader *args, char **ret); /* sandbox_id: required, 
 void arg_output(struct json_reader *args, int64_t *ret);
 
 extern const struct tool tool_health, tool_create, tool_exec, tool_list, tool_inspect, tool_delete, tool_operation, tool_wait, tool_logs,
-	tool_extend, tool_files_read, tool_files_write, tool_files_list;
+	tool_agent_list, tool_agent_run, tool_extend, tool_files_read, tool_files_write, tool_files_list;
 
 #define PROP_SANDBOX "\"sandbox_id\":{\"type\":\"string\",\"minLength\":1,\"description\":\"Sandbox id, name, or unique end of the id.\"}"
 #define PROP_OPERATION "\"operation_id\":{\"type\":\"string\",\"minLength\":1}"

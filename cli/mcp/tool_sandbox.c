@@ -166,13 +166,14 @@ static int read_back(struct tool_call *c, const char *id, cJSON **ret, struct er
 	return mcp_request(c, &q, ret, err);
 }
 
-/* {sandbox, operation} of a create that has been sent, brought up to date. */
-static int await_create(struct tool_call *c, cJSON *answer, struct tool_result *ret, struct error *err)
+int mcp_await_create(struct tool_call *c, cJSON *answer, struct tool_result *ret, struct error *err)
 {
 	const cJSON *op = cJSON_GetObjectItemCaseSensitive(answer, "operation");
 	auto_free char *id = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id"));
 	cJSON *ended = NULL, *sandbox = NULL;
 	struct error e = ERROR_INIT;
+	if (!*id)
+		return error_set(err, ERR_PROTOCOL, "the server's answer holds no sandbox");
 	if (mcp_wait(c, json_text(op, "id"), "creating", c->wait_ms, &ended, &e) != 0) {
 		if (e.sys == EINTR)
 			undo_create(c, id);
@@ -198,9 +199,7 @@ static int run_create(struct tool_call *c, struct json_reader *args, struct tool
 	struct call_request q = { .method = "POST", .target = xstrdup("/v1/sandboxes"), .body = body, .keyed = true };
 	if (mcp_request(c, &q, &answer, err) != 0)
 		return -1;
-	if (!json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id")[0])
-		return error_set(err, ERR_PROTOCOL, "the server's answer holds no sandbox");
-	if (o.wait && await_create(c, answer, ret, err) != 0)
+	if (o.wait && mcp_await_create(c, answer, ret, err) != 0)
 		return -1;
 	ret->value = steal(&answer);
 	return 0;

@@ -242,7 +242,7 @@ b = Bridge()
 tools = b.request("tools/list")["result"]["tools"]
 check(len(b.raw[-1]) < 24 * 1024, len(b.raw[-1]))
 names = [t["name"] for t in tools]
-for name in ["health", "create", "exec", "list", "inspect", "delete", "operation", "wait", "logs", "extend", "files_read", "files_write", "files_list"]:
+for name in ["health", "create", "exec", "list", "inspect", "delete", "operation", "wait", "logs", "extend", "files_read", "files_write", "files_list", "agent_list", "agent_run"]:
     check("sandbox_" + name in names, name, names)
 for t in tools:
     schema = t["inputSchema"]

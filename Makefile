@@ -7,6 +7,7 @@ BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/sandbox
 MANDIR   ?= $(PREFIX)/share/man
 DOCDIR   ?= $(PREFIX)/share/doc/sandbox
+SKILLDIR ?= $(PREFIX)/share/sandbox/skill
 BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHCOMPDIR  ?= $(PREFIX)/share/zsh/site-functions
 FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
@@ -188,6 +189,9 @@ install: all
 	[ ! -f completions/_sandbox ] || install -m 0644 completions/_sandbox "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox"
 	[ ! -f completions/sandbox.fish ] || install -m 0644 completions/sandbox.fish "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
 	install -m 0644 README.md LICENSE "$(DESTDIR)$(DOCDIR)/"
+	install -d "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references"
+	install -m 0644 installer/skill/sandbox-platform/SKILL.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/"
+	install -m 0644 installer/skill/sandbox-platform/references/*.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console"
@@ -195,7 +199,8 @@ uninstall:
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
-	rm -rf "$(DESTDIR)$(DOCDIR)"
+	rm -rf "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(SKILLDIR)"
+	-rmdir "$(DESTDIR)$(PREFIX)/share/sandbox" 2>/dev/null
 	-rmdir "$(DESTDIR)$(LIBEXECDIR)" 2>/dev/null
 
 clean:

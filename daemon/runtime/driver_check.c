@@ -90,8 +90,10 @@ static bool check_probe(struct check *c)
 	struct error err = ERROR_INIT;
 	const cJSON *commands;
 	bool tier = false;
+	int rc = call(c, "probe", &id, NULL, DRIVER_PROBE_MS, &j, &err);
 
-	if (call(c, "probe", &id, NULL, DRIVER_PROBE_MS, &j, &err) != 0)
+	cgroup_remove(&c->node, &id, NULL);
+	if (rc != 0)
 		return say(c, false, "probe answers: %s", err.message);
 	say(c, true, "probe answers");
 	say(c, is_text(j, "name") && is_text(j, "version"), "probe names the driver and its version");

@@ -215,6 +215,19 @@ static int check_worker(const struct daemon_config *c, struct error *err)
 	return 0;
 }
 
+static int check_store(const struct daemon_config *c, struct error *err)
+{
+	static const char *const drivers[] = { "sqlite", "postgresql", NULL };
+	if (check_word("store.driver", c->store_driver, drivers, err) != 0)
+		return -1;
+	bool sqlite = strcmp(c->store_driver, "sqlite") == 0;
+	if (sqlite && *c->store_url)
+		return error_set(err, ERR_INVALID, "store.url is set, but store.driver is sqlite: set store.driver = postgresql, or take it out");
+	if (!sqlite && !*c->store_url)
+		return error_set(err, ERR_INVALID, "store.url is empty: store.driver = postgresql needs it (postgresql://user@host/name)");
+	return *c->store_password_file ? check_path("store.password_file", c->store_password_file, err) : 0;
+}
+
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
 	static const char *const roles[] = { "all", NULL };
@@ -223,7 +236,7 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
-	if (check_paths(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
+	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
 		return -1;
 	return check_registries(c->allowed_registries, err) != 0 ? -1 : check_worker(c, err);
 }

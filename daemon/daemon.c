@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { API_STOP_MS = 10 * 1000 };
+enum { API_STOP_MS = 10 * 1000, STORE_RETRY_MS = 1000 };
 
 struct daemon {
 	const struct daemon_setup *setup;
@@ -104,12 +104,39 @@ static int start_loop(struct daemon *d, struct error *err)
 	return 0;
 }
 
+static int open_store(struct daemon *d, struct error *err)
+{
+	const struct daemon_config *c = &d->config;
+	auto_free char *path = *c->store_path ? xstrdup(c->store_path) : xasprintf("%s/store.db", c->state_dir);
+	struct store_options o = { .path = path, .state_dir = c->state_dir, .url = c->store_url, .password_file = c->store_password_file,
+				   .connections = (int)c->store_connections, .timeout_ms = c->store_timeout_ms };
+	return store_open(&o, &d->store, err);
+}
+
+/* A database on another machine may come up after this one: that is waited for. What waiting does not mend ends the start. */
+static int wait_for_store(struct daemon *d, struct error *err)
+{
+	struct error local = ERROR_INIT;
+	bool said = false;
+	while (open_store(d, &local) != 0) {
+		if (local.code != ERR_UNAVAILABLE || !*d->config.store_url) {
+			*err = local;
+			return -1;
+		}
+		if (!said)
+			log_warn("daemon", "waiting for the store: %s", local.message);
+		said = true;
+		if (!process_pause(STORE_RETRY_MS))
+			return error_set(err, ERR_UNAVAILABLE, "stopped while waiting for the store: %s", local.message);
+	}
+	return 0;
+}
+
 static int start_controller(struct daemon *d, struct error *err)
 {
-	auto_free char *path = *d->config.store_path ? xstrdup(d->config.store_path) : xasprintf("%s/store.db", d->config.state_dir);
-	struct store_options o = { .path = path, .state_dir = d->config.state_dir };
-	if (store_open(&o, &d->store, err) != 0)
+	if (wait_for_store(d, err) != 0)
 		return -1;
+	log_info("daemon", "store=%s", store_describe(d->store));
 	return controller_new(&d->config, d->store, &d->controller, err);
 }
 

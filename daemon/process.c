@@ -103,6 +103,15 @@ int process_wait_signal(void)
 	return sig;
 }
 
+bool process_pause(int ms)
+{
+	sigset_t set;
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+	taken_signals(&set);
+	int sig = sigtimedwait(&set, NULL, &t);
+	return sig != SIGTERM && sig != SIGINT;
+}
+
 void process_allow_interrupt(void)
 {
 	sigset_t set;

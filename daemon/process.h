@@ -2,6 +2,8 @@
 #ifndef SANDBOX_DAEMON_PROCESS_H
 #define SANDBOX_DAEMON_PROCESS_H
 
+#include <stdbool.h>
+
 #include <signal.h>
 
 /* Descriptors 0-2 exist, nothing is dumped or shared by accident, many descriptors may be open, memory stays small. */
@@ -10,6 +12,8 @@ void process_prepare(void);
 void process_block_signals(void);
 /* The next of SIGTERM, SIGINT, SIGHUP. */
 int process_wait_signal(void);
+/* Sleeps so long; false when SIGTERM or SIGINT came. They must be blocked. */
+bool process_pause(int ms);
 /* From now on SIGINT ends the process at once, for the person who does not want to wait for an orderly stop. SIGTERM does
  * not: supervisors and timeout(1) send it more than once. */
 void process_allow_interrupt(void);

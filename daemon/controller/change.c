@@ -10,8 +10,21 @@ int change_begin(struct controller *c, enum db_mode mode, struct change *ret, st
 	return 0;
 }
 
+/* A copy: what the event speaks of may be gone when it is written. */
+struct change_event {
+	char type[64];
+	char tenant[TENANT_MAX_LEN + 1];
+	struct id sandbox, operation; /* operation "": none */
+	char *detail, *actor;
+};
+
 static void free_lists(struct change *ch)
 {
+	for (size_t i = 0; i < ch->n_events; i++) {
+		free(ch->events[i].detail);
+		free(ch->events[i].actor);
+	}
+	free(ch->events);
 	for (size_t i = 0; i < ch->n_given; i++)
 		reservation_done(&ch->given[i]);
 	free(ch->given);
@@ -29,11 +42,54 @@ void change_done(struct change *ch)
 	free_lists(ch);
 }
 
+static int write_events(struct change *ch, struct error *err)
+{
+	if (ch->n_events && store_event_lock(ch->tx, err) != 0)
+		return -1;
+	for (size_t i = 0; i < ch->n_events; i++) {
+		const struct change_event *p = &ch->events[i];
+		struct event e = { .type = p->type, .tenant = p->tenant, .sandbox = &p->sandbox, .detail = p->detail, .actor = p->actor,
+				   .operation = p->operation.text[0] ? &p->operation : NULL };
+		if (store_event_add(ch->tx, &e, ch->now, err) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The daemons that share the store. Those on other machines wait for the same operations and nodes. */
+static void tell_others(struct change *ch)
+{
+	struct store *s = ch->c->store;
+	for (size_t i = 0; i < ch->n_ended; i++)
+		store_tell(s, NEWS_OPERATION, &ch->ended[i]);
+	for (size_t i = 0; i < ch->n_work; i++)
+		store_tell(s, NEWS_WORK, &ch->work[i]);
+	if (ch->wake_us && !store_leads(s))
+		store_tell(s, NEWS_DEADLINE, NULL);
+	if (ch->n_events)
+		store_tell(s, NEWS_EVENT, NULL);
+}
+
+static int commit(struct change *ch, struct error *err)
+{
+	struct error local = ERROR_INIT;
+	if (db_commit(steal(&ch->tx), &local) == 0)
+		return 0;
+	if (db_doubtful(&local) && ch->doubt.op.text[0])
+		doubts_add(ch->c, &ch->doubt);
+	if (err)
+		*err = local;
+	return -1;
+}
+
 int change_commit(struct change *ch, struct error *err)
 {
-	if (db_commit(steal(&ch->tx), err) != 0)
+	if (write_events(ch, err) != 0 || commit(ch, err) != 0)
 		return -1;
 	ch->taken = NULL;
+	tell_others(ch);
+	if (ch->n_events)
+		hooks_event(ch->c->hooks);
 	for (size_t i = 0; i < ch->n_given; i++)
 		nodes_give(ch->c, &ch->given[i]);
 	for (size_t i = 0; i < ch->n_ended; i++) {
@@ -68,10 +124,42 @@ void change_wake(struct change *ch, int64_t at_us)
 		ch->wake_us = at_us;
 }
 
-int change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor, struct error *err)
+static void add_event(struct change *ch, const struct event *from)
 {
-	struct event e = { .type = type, .tenant = h->tenant, .sandbox = &h->id, .detail = detail, .actor = actor };
-	return store_event_add(ch->tx, &e, ch->now, err);
+	ch->events = xrealloc(ch->events, ch->n_events + 1, sizeof(*ch->events));
+	struct change_event *e = &ch->events[ch->n_events++];
+	*e = (struct change_event){ .sandbox = *from->sandbox, .detail = xstrdup0(from->detail), .actor = xstrdup0(from->actor) };
+	snprintf(e->type, sizeof(e->type), "%s", from->type);
+	snprintf(e->tenant, sizeof(e->tenant), "%s", from->tenant);
+	if (from->operation)
+		e->operation = *from->operation;
+}
+
+void change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor)
+{
+	add_event(ch, &(struct event){ .type = type, .tenant = h->tenant, .sandbox = &h->id, .detail = detail, .actor = actor });
+}
+
+int change_lookup(struct change *ch, const struct caller *who, const char *ref, struct sandbox_head *ret, struct error *err)
+{
+	if (lookup_head(ch->tx, who, ref, ret, err) != 0)
+		return -1;
+	if (!store_shared(ch->c->store))
+		return 0;
+	struct id id = ret->id;
+	if (store_lock_sandbox(ch->tx, &id, err) != 0)
+		return -1;
+	int rc = store_sandbox_head(ch->tx, &id, ret, err);
+	return rc == 0 ? error_set(err, ERR_NOT_FOUND, "sandbox %s is gone", id.text) : rc < 0 ? -1 : 0;
+}
+
+int change_op(struct change *ch, const struct id *op, struct op_head *ret, struct error *err)
+{
+	int rc = store_op_head(ch->tx, op, ret, err);
+	if (rc <= 0 || !store_shared(ch->c->store))
+		return rc;
+	struct id sandbox = ret->sandbox;
+	return store_lock_sandbox(ch->tx, &sandbox, err) == 0 ? store_op_head(ch->tx, op, ret, err) : -1;
 }
 
 int change_end_op(struct change *ch, struct op_head *op, const struct op_change *to, struct error *err)
@@ -81,8 +169,7 @@ int change_end_op(struct change *ch, struct op_head *op, const struct op_change 
 	struct event e = { .type = to->to == OP_SUCCEEDED ? "operation.succeeded" : "operation.failed", .tenant = op->tenant,
 			   .sandbox = &op->sandbox, .operation = &op->id,
 			   .detail = to->result ? outcome_text(to->result->outcome) : op_kind_text(op->kind) };
-	if (store_event_add(ch->tx, &e, ch->now, err) != 0)
-		return -1;
+	add_event(ch, &e);
 	add_id(&ch->ended, &ch->n_ended, &op->id);
 	/* Its retention begins: the timer must know of the first one. */
 	change_wake(ch, ch->now + controller_settings(ch->c).retention_ms * 1000);
@@ -104,7 +191,8 @@ int change_move(struct change *ch, struct sandbox_head *h, const struct sandbox_
 	if (store_sandbox_move(ch->tx, h, to, ch->now, err) != 0)
 		return -1;
 	snprintf(type, sizeof(type), "sandbox.%s", sandbox_state_text(to->to));
-	return change_event(ch, h, type, to->failure, actor, err);
+	change_event(ch, h, type, to->failure, actor);
+	return 0;
 }
 
 static const char *exec_end_text(enum outcome why)

@@ -2,6 +2,7 @@
 #include "daemon/controller/internal.h"
 
 #include "daemon/config.h"
+#include "shared/base/log.h"
 
 static struct settings settings_of(const struct daemon_config *config)
 {
@@ -38,17 +39,68 @@ void controller_reload(struct controller *c, const struct daemon_config *config)
 }
 
 /* Commands that were running when the machine went down: nothing of them is left, and their records may be older than they. */
-static int end_lost_execs(struct controller *c, struct error *err)
+static int end_lost_exec(struct controller *c, const struct id *id, struct error *err)
 {
 	auto_change ch = CHANGE_INIT;
-	struct op_list open = { .len = 0 };
+	struct op_head op;
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	int rc = store_op_open(ch.tx, &(struct op_filter){ .other_boot = store_boot_id(c->store) }, &open, err);
+	int rc = change_op(&ch, id, &op, err);
+	if (rc == 1 && !op_ended(op.state))
+		rc = change_fail_op(&ch, &op, OUTCOME_LOST, ERR_UNAVAILABLE, "the machine restarted while the command ran", err);
+	return rc < 0 ? -1 : change_commit(&ch, err);
+}
+
+int end_lost_execs(struct controller *c, const struct id *node, struct error *err)
+{
+	struct op_list open = { .len = 0 };
+	struct op_filter f = { .other_boot = store_boot_id(c->store), .node = node };
+	{
+		auto_tx *tx = NULL;
+		if (store_begin(c->store, DB_READ, &tx, err) != 0 || store_op_open(tx, &f, &open, err) != 0)
+			return -1;
+	}
+	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < open.len; i++)
-		rc = change_fail_op(&ch, &open.items[i], OUTCOME_LOST, ERR_UNAVAILABLE, "the machine restarted while the command ran", err);
+		rc = end_lost_exec(c, &open.items[i].id, err);
 	op_list_done(&open);
-	return rc == 0 ? change_commit(&ch, err) : -1;
+	return rc;
+}
+
+static void look_at_nodes(struct controller *c)
+{
+	auto_tx *tx = NULL;
+	struct error err = ERROR_INIT;
+	if (store_begin(c->store, DB_READ, &tx, &err) != 0 || nodes_refresh(c, tx, &err) != 0)
+		log_debug("store", "nodes not read: %s", err.message);
+}
+
+static void on_news(void *ctx, enum store_news what, const struct id *id)
+{
+	struct controller *c = ctx;
+	switch (what) {
+	case NEWS_OPERATION:
+		hooks_progress(c->hooks, id, NULL);
+		watches_fire(c->watches, id);
+		break;
+	case NEWS_WORK:
+		hooks_work(c->hooks, id);
+		break;
+	case NEWS_DEADLINE:
+		if (store_leads(c->store))
+			hooks_wake(c->hooks, store_now(c->store));
+		break;
+	case NEWS_EVENT:
+		hooks_event(c->hooks);
+		break;
+	case NEWS_ANY:
+		look_at_nodes(c);
+		watches_look(c);
+		hooks_all_work(c->hooks);
+		hooks_wake(c->hooks, store_now(c->store));
+		hooks_event(c->hooks);
+		break;
+	}
 }
 
 int controller_new(const struct daemon_config *config, struct store *store, struct controller **ret, struct error *err)
@@ -59,7 +111,9 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	pthread_mutex_init(&c->settings_lock, NULL);
 	c->watches = watches_new();
 	c->hooks = hooks_new();
-	if (nodes_load(c, err) != 0 || end_lost_execs(c, err) != 0) {
+	pthread_mutex_init(&c->doubts_lock, NULL);
+	/* In a shared store other machines have commands of other boots: each node's end when its worker comes back. */
+	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, err) != 0) || store_listen(store, on_news, c, err) != 0) {
 		controller_free(c);
 		return -1;
 	}
@@ -71,6 +125,9 @@ void controller_free(struct controller *c)
 {
 	if (!c)
 		return;
+	store_unlisten(c->store);
+	free(c->doubts);
+	pthread_mutex_destroy(&c->doubts_lock);
 	watches_free(c->watches);
 	hooks_free(c->hooks);
 	nodes_done(c);

@@ -176,4 +176,7 @@ int64_t controller_reap(struct controller *c);
 /* Called (any thread) when the next deadline may have moved earlier. */
 void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx);
 
+/* Called (any thread) when events may have been added; as controller_on_work. */
+void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx);
+
 #endif

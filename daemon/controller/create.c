@@ -98,8 +98,16 @@ static int check_name(struct change *ch, const struct spec *s, struct error *err
 /* Decides and takes the slot. 0, or -1 with ERR_NO_CAPACITY when nothing fits. */
 static int reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err)
 {
+	if (nodes_follow(ch->c, ch->tx, err) != 0)
+		return -1;
 	for (int i = 0; i < PLACE_TRIES; i++) {
 		nodes_place(ch->c, s, d, r);
+		if (!d->placed && i == 0 && store_shared(ch->c->store)) {
+			/* What another controller freed just now counts. */
+			if (nodes_refresh(ch->c, ch->tx, err) != 0)
+				return -1;
+			nodes_place(ch->c, s, d, r);
+		}
 		if (!d->placed)
 			return error_set(err, ERR_NO_CAPACITY, "%s", d->refusal[0] ? d->refusal : "no node can run this");
 		ch->taken = r;
@@ -137,9 +145,9 @@ static int write_rows(struct change *ch, struct asked *a, const struct sandbox *
 	a->key.sandbox = s->id;
 	a->key.operation = id_new();
 	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING, .actor = a->who->who };
-	if (store_sandbox_insert(ch->tx, s, err) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0 ||
-	    change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who, err) != 0)
+	if (store_sandbox_insert(ch->tx, s, err) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
+	change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who);
 	return a->key.key ? store_key_add(ch->tx, &a->key, ch->now, err) : 0;
 }
 
@@ -182,6 +190,36 @@ static int create(struct controller *c, struct asked *a, struct create_result *r
 	return rc;
 }
 
+/* In a shared store another create may have taken the name or the key after this one looked; the second look finds it. */
+static int create_twice(struct controller *c, struct asked *a, struct create_result *ret, struct error *err)
+{
+	struct error local = ERROR_INIT;
+	uint64_t hash = a->key.body_hash;
+	int rc = create(c, a, ret, &local);
+	if (rc != 0 && local.code == ERR_CONFLICT && store_shared(c->store)) {
+		sandbox_done(&ret->sandbox);
+		operation_done(&ret->operation);
+		sandbox_init(&ret->sandbox);
+		operation_init(&ret->operation);
+		a->key.body_hash = hash;
+		rc = create(c, a, ret, &local);
+	}
+	if (rc != 0 && err)
+		*err = local;
+	return rc;
+}
+
+static int explain(struct controller *c, const struct spec *s, struct decision *d, struct error *err)
+{
+	if (store_shared(c->store)) {
+		auto_tx *tx = NULL;
+		if (store_begin(c->store, DB_READ, &tx, err) != 0 || nodes_refresh(c, tx, err) != 0)
+			return -1;
+	}
+	nodes_place(c, s, d, NULL);
+	return 0;
+}
+
 static int check_key(const char *key, struct error *err)
 {
 	if (!key || (key[0] && strlen(key) <= LIMIT_IDEMPOTENCY_KEY_MAX))
@@ -205,9 +243,9 @@ int controller_create(struct controller *c, const struct caller *who, const stru
 		a.key = (struct idem_key){ .tenant = a.spec.tenant, .route = ROUTE, .key = idempotency_key,
 					   .body_hash = idempotency_key ? hash_spec(&a.spec) : 0 };
 		if (explain_only)
-			nodes_place(c, &a.spec, &ret->decision, NULL);
+			rc = explain(c, &a.spec, &ret->decision, err);
 		else
-			rc = create(c, &a, ret, err);
+			rc = create_twice(c, &a, ret, err);
 	}
 	if (rc != 0) {
 		/* The decision stays: it says why. */

@@ -14,9 +14,9 @@ static int insert_delete(struct change *ch, struct sandbox_head *h, enum op_stat
 /* A create that nobody has begun is over at once, and with it the sandbox: no node knows of it. */
 static int cancel_unborn(struct change *ch, struct sandbox_head *h, enum outcome why, const char *actor, struct error *err)
 {
-	if (insert_delete(ch, h, OP_SUCCEEDED, why, actor, err) != 0 ||
-	    change_event(ch, h, why == OUTCOME_EXPIRED ? "sandbox.expired" : "sandbox.deleted", "before it was created", actor, err) != 0)
+	if (insert_delete(ch, h, OP_SUCCEEDED, why, actor, err) != 0)
 		return -1;
+	change_event(ch, h, why == OUTCOME_EXPIRED ? "sandbox.expired" : "sandbox.deleted", "before it was created", actor);
 	struct sandbox_change to = { .to = SANDBOX_STOPPED, .end_reason = why };
 	return change_end_sandbox(ch, h, &to, why, err);
 }
@@ -51,8 +51,9 @@ int delete_begin(struct change *ch, struct sandbox_head *h, enum outcome why, co
 /* One that failed holds nothing any more, but its node may have leftovers: the worker is asked, the state stays. */
 static int delete_failed(struct change *ch, struct sandbox_head *h, const char *actor, struct error *err)
 {
-	if (insert_delete(ch, h, OP_PENDING, OUTCOME_DELETED, actor, err) != 0 || change_event(ch, h, "sandbox.stopping", NULL, actor, err) != 0)
+	if (insert_delete(ch, h, OP_PENDING, OUTCOME_DELETED, actor, err) != 0)
 		return -1;
+	change_event(ch, h, "sandbox.stopping", NULL, actor);
 	change_work(ch, &h->node);
 	return 0;
 }
@@ -70,7 +71,7 @@ int controller_delete(struct controller *c, const struct caller *who, const char
 {
 	auto_change ch = CHANGE_INIT;
 	struct sandbox_head h;
-	if (access_may_mutate(who, err) != 0 || change_begin(c, DB_SYNCED, &ch, err) != 0 || lookup_head(ch.tx, who, ref, &h, err) != 0 ||
+	if (access_may_mutate(who, err) != 0 || change_begin(c, DB_SYNCED, &ch, err) != 0 || change_lookup(&ch, who, ref, &h, err) != 0 ||
 	    want_delete(&ch, &h, who->who, err) != 0)
 		return -1;
 	int rc = store_op_get(ch.tx, &h.delete_op, ret, err);

@@ -90,13 +90,14 @@ static int write_command(struct change *ch, const struct sandbox_head *h, const 
 			     .detached = req->detached, .boot_id = store_boot_id(ch->c->store), .actor = actor };
 	if (store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
+	ch->doubt = (struct doubt){ .op = op.id, .attempt = 1 };
 	return k->key ? store_key_add(ch->tx, k, ch->now, err) : 0;
 }
 
 static int begin(struct change *ch, const struct caller *who, const struct exec_request *req, struct sandbox_head *h, struct idem_key *k,
 		 bool *ret_seen, struct error *err)
 {
-	if (lookup_head(ch->tx, who, req->sandbox, h, err) != 0)
+	if (change_lookup(ch, who, req->sandbox, h, err) != 0)
 		return -1;
 	*k = (struct idem_key){ .tenant = h->tenant, .route = ROUTE, .key = req->idempotency_key,
 				.body_hash = req->idempotency_key ? hash_command(h, req->command) : 0 };
@@ -138,7 +139,7 @@ int controller_exec_end(struct controller *c, const struct id *operation, const 
 	struct result none;
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	int rc = store_op_head(ch.tx, operation, &op, err);
+	int rc = change_op(&ch, operation, &op, err);
 	if (rc == 0 || (rc == 1 && (op_ended(op.state) || op.kind != OPK_EXEC)))
 		return 0;
 	if (rc < 0)

@@ -16,6 +16,8 @@ struct hooks {
 	pthread_mutex_t lock; /* held while a hook runs: one that was removed does not run any more */
 	struct work_hook *work;
 	size_t n_work;
+	void (*event)(void *ctx);
+	void *event_ctx;
 	void (*deadline)(void *ctx);
 	void *deadline_ctx;
 	int64_t wake_us;      /* what the timer waits for, 0: nothing */
@@ -77,6 +79,32 @@ void hooks_work(struct hooks *h, const struct id *node)
 	struct work_hook *hook = find_work(h, node);
 	if (hook)
 		hook->fn(hook->ctx);
+	pthread_mutex_unlock(&h->lock);
+}
+
+void hooks_all_work(struct hooks *h)
+{
+	pthread_mutex_lock(&h->lock);
+	for (size_t i = 0; i < h->n_work; i++)
+		h->work[i].fn(h->work[i].ctx);
+	pthread_mutex_unlock(&h->lock);
+}
+
+/* --- events --- */
+
+void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx)
+{
+	pthread_mutex_lock(&c->hooks->lock);
+	c->hooks->event = fn;
+	c->hooks->event_ctx = ctx;
+	pthread_mutex_unlock(&c->hooks->lock);
+}
+
+void hooks_event(struct hooks *h)
+{
+	pthread_mutex_lock(&h->lock);
+	if (h->event)
+		h->event(h->event_ctx);
 	pthread_mutex_unlock(&h->lock);
 }
 

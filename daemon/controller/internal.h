@@ -28,10 +28,18 @@ struct nodes {
 	struct node_view *views;
 	struct node_extra **extra;
 	size_t len, cap;
+	int64_t read_ms; /* monotonic: when the store was last read */
+	int64_t now_us;  /* the store's time while it is being read */
 };
 
 struct watches;
 struct hooks;
+
+/* An operation whose begin was being committed when the store's connection was lost: nobody knows whether it was. */
+struct doubt {
+	struct id op;     /* "": none */
+	uint32_t attempt;
+};
 
 struct controller {
 	struct store *store;
@@ -40,12 +48,16 @@ struct controller {
 	struct nodes nodes;
 	struct watches *watches;
 	struct hooks *hooks;
+	pthread_mutex_t doubts_lock;
+	struct doubt *doubts;
+	size_t n_doubts;
 };
 
 struct settings controller_settings(struct controller *c);
 
 /* --- change.c: one transaction and its consequences --- */
 
+struct change_event;
 struct change {
 	struct controller *c;
 	struct db_tx *tx;
@@ -58,6 +70,9 @@ struct change {
 	size_t n_given;
 	const struct reservation *taken; /* taken in memory: given back when the change fails */
 	int64_t wake_us;              /* a deadline that may be earlier than those known, 0: none */
+	struct change_event *events;  /* written at the end of the transaction: see store_event_lock */
+	size_t n_events;
+	struct doubt doubt;           /* what to look at again when the commit's end is unknown */
 };
 int change_begin(struct controller *c, enum db_mode mode, struct change *ret, struct error *err);
 /* Commits, then tells nodes, watchers, workers and the timer. */
@@ -66,6 +81,10 @@ void change_done(struct change *ch); /* rolls back what was not committed */
 #define auto_change __attribute__((cleanup(change_done))) struct change
 #define CHANGE_INIT { .c = NULL }
 
+/* lookup_head, then nobody else changes the sandbox until the change is done. */
+int change_lookup(struct change *ch, const struct caller *who, const char *ref, struct sandbox_head *ret, struct error *err);
+/* The operation's row, its sandbox locked likewise. 1, 0 or -1 as store_op_head. */
+int change_op(struct change *ch, const struct id *op, struct op_head *ret, struct error *err);
 void change_work(struct change *ch, const struct id *node);
 void change_wake(struct change *ch, int64_t at_us);
 /* Moves an operation to an end, notes it for its watchers, writes its event. */
@@ -75,7 +94,8 @@ int change_fail_op(struct change *ch, struct op_head *op, enum outcome outcome, 
 int change_move(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, const char *actor, struct error *err);
 /* The sandbox leaves the live ones: its commands end with this outcome, what it held is free again. */
 int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, enum outcome execs, struct error *err);
-int change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor, struct error *err);
+/* Written when the change is committed. */
+void change_event(struct change *ch, const struct sandbox_head *h, const char *type, const char *detail, const char *actor);
 
 /* --- access.c --- */
 
@@ -106,8 +126,10 @@ void nodes_done(struct controller *c);
 /* Fills the decision; take (may be NULL) gets node and is taken in memory when placed. */
 void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *take);
 void nodes_give(struct controller *c, const struct reservation *r);
-/* Reads again what is taken: another controller placed there too. */
+/* Reads again what is taken, and what nodes of other controllers report: they place there too. */
 int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err);
+/* The same in a shared store, when the last time is some while ago. */
+int nodes_follow(struct controller *c, struct db_tx *tx, struct error *err);
 bool nodes_reachable(struct controller *c, const struct id *node);
 
 /* --- watch.c, hooks.c --- */
@@ -115,10 +137,14 @@ bool nodes_reachable(struct controller *c, const struct id *node);
 struct watches *watches_new(void);
 void watches_free(struct watches *w);
 void watches_fire(struct watches *w, const struct id *operation);
+/* Looks whether something that is watched has ended without our doing. */
+void watches_look(struct controller *c);
 
 struct hooks *hooks_new(void);
 void hooks_free(struct hooks *h);
 void hooks_work(struct hooks *h, const struct id *node);
+void hooks_all_work(struct hooks *h);
+void hooks_event(struct hooks *h);
 /* Tells the timer when at_us is earlier than what it waits for. */
 void hooks_wake(struct hooks *h, int64_t at_us);
 /* Around the computing of the next deadline: what is announced between the two is not lost. Returns the earliest. */
@@ -127,6 +153,19 @@ int64_t hooks_end_wake(struct hooks *h, int64_t at_us);
 /* Progress texts of running creates; NULL text forgets. */
 void hooks_progress(struct hooks *h, const struct id *operation, const char *text);
 char *hooks_get_progress(struct hooks *h, const struct id *operation); /* NULL: none; the caller frees */
+
+/* --- lease.c, controller.c --- */
+
+/* Back to pending, for another attempt; one that is not wanted any more ends. */
+int requeue_one(struct change *ch, struct op_head *op, struct error *err);
+/* Commands of another boot: nothing of them is left. node NULL: of all nodes. */
+int end_lost_execs(struct controller *c, const struct id *node, struct error *err);
+
+/* --- doubts.c: what a lost commit left --- */
+
+void doubts_add(struct controller *c, const struct doubt *d);
+/* Ends commands nobody was given and hands out leases nobody got. -1: some are left for later. */
+int doubts_settle(struct controller *c, struct error *err);
 
 /* --- delete.c --- */
 

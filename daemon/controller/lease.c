@@ -13,13 +13,12 @@ void lease_done(struct lease *l)
 }
 
 /* Whether there is something; without the writer's cost, since idle workers ask often. */
-static int peek(struct controller *c, const struct id *node, struct error *err)
+static int peek(struct controller *c, const struct id *node, struct op_head *ret, struct error *err)
 {
 	auto_tx *tx = NULL;
-	struct op_head op;
 	if (store_begin(c->store, DB_READ, &tx, err) != 0)
 		return -1;
-	return store_op_next(tx, node, store_now(c->store), &op, err);
+	return store_op_next(tx, node, store_now(c->store), false, ret, err);
 }
 
 static int start(struct change *ch, struct op_head *op, struct sandbox_head *h, struct error *err)
@@ -27,25 +26,36 @@ static int start(struct change *ch, struct op_head *op, struct sandbox_head *h, 
 	struct op_change to = { .to = OP_RUNNING, .attempt = op->attempt + 1 };
 	if (store_op_move(ch->tx, op, &to, ch->now, err) != 0)
 		return -1;
+	ch->doubt = (struct doubt){ .op = op->id, .attempt = op->attempt };
 	/* One that goes back after a restart is creating already. */
 	if (op->kind != OPK_CREATE || h->state != SANDBOX_SCHEDULED)
 		return 0;
 	return change_move(ch, h, &(struct sandbox_change){ .to = SANDBOX_CREATING }, NULL, err);
 }
 
-int controller_lease(struct controller *c, const struct id *node, struct lease *ret, struct error *err)
+/* Takes the next, or, when somebody is changing every one's sandbox, waits for the one that was seen. 1: ret is pending and its
+ * sandbox locked; 0: it was taken meanwhile. */
+static int take(struct change *ch, const struct id *node, struct op_head *op, struct error *err)
 {
-	int rc = peek(c, node, err);
-	if (rc <= 0)
+	struct id seen = op->id;
+	int rc = store_op_next(ch->tx, node, ch->now, true, op, err);
+	if (rc < 0 || !store_shared(ch->c->store))
 		return rc;
+	if (rc == 1)
+		seen = op->id;
+	rc = change_op(ch, &seen, op, err);
+	return rc == 1 && op->state != OP_PENDING ? 0 : rc;
+}
+
+static int lease_seen(struct controller *c, const struct id *node, struct op_head op, struct lease *ret, struct error *err)
+{
 	auto_change ch = CHANGE_INIT;
-	struct op_head op;
 	struct sandbox_head h;
 	auto_sandbox s;
 	sandbox_init(&s);
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	rc = store_op_next(ch.tx, node, ch.now, &op, err);
+	int rc = take(&ch, node, &op, err);
 	if (rc <= 0)
 		return rc;
 	rc = store_sandbox_head(ch.tx, &op.sandbox, &h, err);
@@ -56,6 +66,17 @@ int controller_lease(struct controller *c, const struct id *node, struct lease *
 	*ret = (struct lease){ .operation = op.id, .kind = op.kind, .attempt = op.attempt, .sandbox = s };
 	sandbox_init(&s);
 	return 1;
+}
+
+int controller_lease(struct controller *c, const struct id *node, struct lease *ret, struct error *err)
+{
+	struct op_head op;
+	int rc;
+	/* Taken by another between the look and the lock: there may be more. */
+	while ((rc = peek(c, node, &op, err)) == 1)
+		if ((rc = lease_seen(c, node, op, ret, err)) != 0)
+			return rc;
+	return rc;
 }
 
 /* --- completion --- */
@@ -120,7 +141,7 @@ int controller_complete(struct controller *c, const struct completion *done, str
 	struct sandbox_head h;
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	int rc = store_op_head(ch.tx, &done->operation, &op, err);
+	int rc = change_op(&ch, &done->operation, &op, err);
 	/* A stale attempt speaks of work that somebody else has in hands now. */
 	if (rc == 0 || (rc == 1 && (op.state != OP_RUNNING || op.attempt != done->attempt)))
 		return 0;
@@ -140,7 +161,9 @@ int controller_sandbox_gone(struct controller *c, const struct id *sandbox, cons
 	struct sandbox_head h;
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	int rc = store_sandbox_head(ch.tx, sandbox, &h, err);
+	int rc = store_lock_sandbox(ch.tx, sandbox, err);
+	if (rc == 0)
+		rc = store_sandbox_head(ch.tx, sandbox, &h, err);
 	/* One that is being created or deleted ends with that operation. */
 	if (rc < 0 || rc == 0 || h.state != SANDBOX_RUNNING)
 		return rc < 0 ? -1 : 0;
@@ -201,7 +224,7 @@ int controller_desired(struct controller *c, const struct id *node, struct sandb
 }
 
 /* A create whose sandbox is to be deleted is not begun again. */
-static int requeue_one(struct change *ch, struct op_head *op, struct error *err)
+int requeue_one(struct change *ch, struct op_head *op, struct error *err)
 {
 	struct sandbox_head h;
 	if (op->kind == OPK_EXEC || op->state != OP_RUNNING)
@@ -215,15 +238,31 @@ static int requeue_one(struct change *ch, struct op_head *op, struct error *err)
 	return store_op_move(ch->tx, op, &(struct op_change){ .to = OP_PENDING, .attempt = op->attempt }, ch->now, err);
 }
 
-int controller_requeue(struct controller *c, const struct id *node, struct error *err)
+static int requeue(struct controller *c, const struct id *op_id, struct error *err)
 {
 	auto_change ch = CHANGE_INIT;
-	struct op_list open = { .len = 0 };
+	struct op_head op;
 	if (change_begin(c, DB_WRITE, &ch, err) != 0)
 		return -1;
-	int rc = store_op_open(ch.tx, &(struct op_filter){ .node = node }, &open, err);
-	for (size_t i = 0; rc == 0 && i < open.len; i++)
-		rc = requeue_one(&ch, &open.items[i], err);
-	op_list_done(&open);
+	int rc = change_op(&ch, op_id, &op, err);
+	if (rc == 1)
+		rc = requeue_one(&ch, &op, err);
 	return rc == 0 ? change_commit(&ch, err) : -1;
+}
+
+int controller_requeue(struct controller *c, const struct id *node, struct error *err)
+{
+	struct op_list open = { .len = 0 };
+	{
+		auto_tx *tx = NULL;
+		if (store_begin(c->store, DB_READ, &tx, err) != 0 || store_op_open(tx, &(struct op_filter){ .node = node }, &open, err) != 0)
+			return -1;
+	}
+	/* One transaction each: no two sandboxes are locked in an order that another daemon does not keep. */
+	int rc = end_lost_execs(c, node, err);
+	for (size_t i = 0; rc == 0 && i < open.len; i++)
+		if (open.items[i].kind != OPK_EXEC && open.items[i].state == OP_RUNNING)
+			rc = requeue(c, &open.items[i].id, err);
+	op_list_done(&open);
+	return rc;
 }

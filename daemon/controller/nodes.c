@@ -15,10 +15,18 @@ struct node_extra {
 	int64_t seen_ms;       /* monotonic; 0: not since this daemon started */
 	char *stored;          /* what was last written, so that an unchanged report costs no write */
 	int64_t stored_ms;
+	bool ours;             /* reports to this controller */
+	int64_t row_seen_us;   /* of another controller's node: the row's mark of life, and what it said */
+	char *row_offers;
 };
 
-/* An unchanged report is written this often, for `seen_us`. */
-enum { STORE_EVERY_MS = 60 * 1000 };
+enum {
+	STORE_EVERY_MS = 60 * 1000, /* an unchanged report is written this often, for `seen_us` … */
+	SHARE_EVERY_MS = 5 * 1000,  /* … and this often when other controllers want to know */
+	FOLLOW_MS = 100,            /* in a shared store what is known of nodes is read again after this */
+	OFFERS_MAX = 256 * 1024,
+	REASON_MAX = 256,
+};
 
 static struct node_extra *find(struct nodes *n, const struct id *id, struct node_view **ret_view)
 {
@@ -143,10 +151,69 @@ bool nodes_reachable(struct controller *c, const struct id *node)
 
 /* --- from the store --- */
 
+static void read_offer(struct json_reader *all, const char *word, bool *offered, char *reason)
+{
+	struct json_reader one;
+	auto_free char *text = NULL;
+	*offered = false;
+	if (!json_get_object(all, word, JSON_OPTIONAL, &one))
+		return;
+	json_get_bool(&one, "offered", JSON_OPTIONAL, offered);
+	json_get_str(&one, "reason", JSON_OPTIONAL, REASON_MAX, &text);
+	snprintf(reason, REASON_MAX, "%s", text ? text : "");
+}
+
+/* What another controller wrote of its node. Damage makes the node offer nothing. */
+static void read_offers(struct node_view *v, struct node_extra *x, const char *text)
+{
+	auto_json *tree = NULL;
+	struct json_reader r, part;
+	struct error err = ERROR_INIT;
+	int64_t pressure = 0;
+	bool parsed = json_parse(text, strlen(text), &tree, &err) == 0;
+	if (parsed)
+		json_reader_init(&r, tree, "", &err);
+	if (parsed && json_get_object(&r, "tiers", JSON_OPTIONAL, &part))
+		for (int i = 0; i < TIER_COUNT; i++)
+			read_offer(&part, tier_text((enum tier)i), &v->tiers[i], v->tier_reason[i]);
+	if (parsed && json_get_object(&r, "network", JSON_OPTIONAL, &part))
+		for (int i = 0; i < NETWORK_COUNT; i++)
+			read_offer(&part, network_text((enum network)i), &v->network[i], v->network_reason[i]);
+	if (parsed) {
+		json_get_map(&r, "labels", JSON_OPTIONAL, LIMIT_LABELS_MAX, OFFERS_MAX, &x->labels);
+		json_get_i64(&r, "pressure_percent", JSON_OPTIONAL, 0, 100, &pressure);
+	}
+	v->pressure = (double)pressure / 100;
+	if (!parsed || !json_ok(&r)) {
+		memset(v->tiers, 0, sizeof(v->tiers));
+		memset(v->network, 0, sizeof(v->network));
+	}
+}
+
+/* A changed mark is a sign of life now, whatever the other machine's clock says. */
+static void follow_row(struct nodes *n, struct node_view *v, struct node_extra *x, const struct node_row *row)
+{
+	if (x->ours || row->seen_us == x->row_seen_us)
+		return;
+	int64_t age_ms = x->row_seen_us ? 0 : (n->now_us - row->seen_us) / 1000;
+	x->row_seen_us = row->seen_us;
+	x->seen_ms = clock_mono_ms() - (age_ms > 0 ? age_ms : 0);
+	if (x->seen_ms <= 0)
+		x->seen_ms = 1;
+	if (!row->offers || (x->row_offers && strcmp(x->row_offers, row->offers) == 0))
+		return;
+	free(x->row_offers);
+	x->row_offers = xstrdup(row->offers);
+	read_offers(v, x, row->offers);
+}
+
 static void load_row(void *ctx, const struct node_row *row)
 {
+	struct nodes *n = ctx;
 	struct node_view *v = NULL;
-	struct node_extra *x = find_or_add(ctx, &row->id, &v);
+	struct node_extra *x = find_or_add(n, &row->id, &v);
+	if (n->now_us)
+		follow_row(n, v, x, row);
 	snprintf(v->name, sizeof(v->name), "%s", row->name);
 	snprintf(v->region, sizeof(v->region), "%s", row->region);
 	v->total = row->total;
@@ -168,11 +235,24 @@ static void load_keys(void *ctx, const struct reservation *r)
 int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err)
 {
 	pthread_mutex_lock(&c->nodes.lock);
+	c->nodes.read_ms = clock_mono_ms();
+	/* Alone on its store, a controller knows of its nodes only what they tell it. */
+	c->nodes.now_us = store_shared(c->store) ? store_now(c->store) : 0;
 	int rc = store_node_each(tx, load_row, &c->nodes, err);
 	if (rc == 0)
 		rc = store_reservation_each(tx, load_keys, &c->nodes, err);
 	pthread_mutex_unlock(&c->nodes.lock);
 	return rc;
+}
+
+int nodes_follow(struct controller *c, struct db_tx *tx, struct error *err)
+{
+	if (!store_shared(c->store))
+		return 0;
+	pthread_mutex_lock(&c->nodes.lock);
+	bool fresh = clock_mono_ms() - c->nodes.read_ms < FOLLOW_MS;
+	pthread_mutex_unlock(&c->nodes.lock);
+	return fresh ? 0 : nodes_refresh(c, tx, err);
 }
 
 int nodes_load(struct controller *c, struct error *err)
@@ -190,6 +270,7 @@ void nodes_done(struct controller *c)
 		map_done(&c->nodes.extra[i]->labels);
 		strv_done(&c->nodes.extra[i]->keys);
 		free(c->nodes.extra[i]->stored);
+		free(c->nodes.extra[i]->row_offers);
 		free(c->nodes.extra[i]);
 	}
 	free(c->nodes.views);
@@ -206,8 +287,8 @@ static void add_offer(cJSON *list, const char *word, bool offered, const char *r
 	json_add_str(o, "reason", reason);
 }
 
-/* What the record keeps of a report; the pressure changes all the time and is only kept in memory. */
-static char *offers_text(const struct node_report *r)
+/* What the record keeps of a report. The pressure changes all the time: it is kept, roughly, only for other controllers. */
+static char *offers_text(const struct node_report *r, bool shared)
 {
 	auto_json *j = cJSON_CreateObject();
 	cJSON *tiers = cJSON_AddObjectToObject(j, "tiers"), *network = cJSON_AddObjectToObject(j, "network");
@@ -216,6 +297,8 @@ static char *offers_text(const struct node_report *r)
 	for (int i = 0; i < NETWORK_COUNT; i++)
 		add_offer(network, network_text((enum network)i), r->network[i], r->network_reason[i]);
 	json_add_map(j, "labels", &r->labels);
+	if (shared)
+		json_add_i64(j, "pressure_percent", (int64_t)(r->pressure * 20 + 0.5) * 5);
 	return json_print(j);
 }
 
@@ -236,7 +319,8 @@ static bool is_stored(struct controller *c, const struct id *node, const char *t
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
 	struct node_extra *x = find(&c->nodes, node, &v);
-	bool stored = x && x->stored && strcmp(x->stored, text) == 0 && clock_mono_ms() - x->stored_ms < STORE_EVERY_MS;
+	int64_t every_ms = store_shared(c->store) ? SHARE_EVERY_MS : STORE_EVERY_MS;
+	bool stored = x && x->stored && strcmp(x->stored, text) == 0 && clock_mono_ms() - x->stored_ms < every_ms;
 	pthread_mutex_unlock(&c->nodes.lock);
 	return stored;
 }
@@ -258,12 +342,13 @@ static void apply_report(struct node_view *v, struct node_extra *x, const struct
 	}
 	map_copy(&x->labels, &r->labels);
 	x->seen_ms = clock_mono_ms();
+	x->ours = true;
 	set_free(v, x);
 }
 
 int controller_heartbeat(struct controller *c, const struct node_report *r, struct error *err)
 {
-	auto_free char *offers = offers_text(r);
+	auto_free char *offers = offers_text(r, store_shared(c->store));
 	auto_free char *text = xasprintf("%s %s %s %u %u %u %u %u", r->name, r->region, offers, r->total.cpu_millis, r->total.memory_mib,
 					 r->total.disk_mib, r->total.pids, r->max_sandboxes);
 	bool stored = is_stored(c, &r->node, text);

@@ -26,7 +26,7 @@ int controller_extend(struct controller *c, const struct caller *who, const char
 		return -1;
 	if (ttl_ms < min_ms || ttl_ms > max_ms)
 		return error_set(err, ERR_INVALID, "ttl_seconds: must be from %" PRId64 " to %" PRId64, min_ms / 1000, max_ms / 1000);
-	if (change_begin(c, DB_WRITE, &ch, err) != 0 || lookup_head(ch.tx, who, ref, &h, err) != 0)
+	if (change_begin(c, DB_WRITE, &ch, err) != 0 || change_lookup(&ch, who, ref, &h, err) != 0)
 		return -1;
 	if (!sandbox_live(h.state))
 		return lookup_ended(ch.tx, &h, err);
@@ -34,15 +34,40 @@ int controller_extend(struct controller *c, const struct caller *who, const char
 		return error_set(err, ERR_CONFLICT, "sandbox %s is being deleted", lookup_label(&h, label));
 	if (h.state == SANDBOX_STOPPING || h.expires_us <= ch.now)
 		return error_set(err, ERR_EXPIRED, "sandbox %s expired at %s", lookup_label(&h, label), time_rfc3339(h.expires_us, when));
-	if (store_sandbox_set_expiry(ch.tx, &h, ch.now + ttl_ms * 1000, ch.now, err) != 0 ||
-	    change_event(&ch, &h, "sandbox.extended", time_rfc3339(h.expires_us, when), who->who, err) != 0 ||
-	    lookup_load(c, ch.tx, &h.id, ret, err) != 0)
+	if (store_sandbox_set_expiry(ch.tx, &h, ch.now + ttl_ms * 1000, ch.now, err) != 0 || lookup_load(c, ch.tx, &h.id, ret, err) != 0)
 		return -1;
+	change_event(&ch, &h, "sandbox.extended", time_rfc3339(h.expires_us, when), who->who);
 	change_wake(&ch, h.expires_us);
 	return change_commit(&ch, err);
 }
 
 /* --- the pass --- */
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(((const struct sandbox_head *)a)->id.text, ((const struct sandbox_head *)b)->id.text);
+}
+
+/* All locks first, in one order for all daemons; then each row as it is now. Returns how many are still due. */
+static int lock_due(struct change *ch, struct sandbox_head *due, int n, struct error *err)
+{
+	int kept = 0;
+	if (n <= 0 || !store_shared(ch->c->store))
+		return n;
+	qsort(due, (size_t)n, sizeof(*due), by_id);
+	for (int i = 0; i < n; i++)
+		if (store_lock_sandbox(ch->tx, &due[i].id, err) != 0)
+			return -1;
+	for (int i = 0; i < n; i++) {
+		struct sandbox_head h;
+		int rc = store_sandbox_head(ch->tx, &due[i].id, &h, err);
+		if (rc < 0)
+			return -1;
+		if (rc == 1 && sandbox_live(h.state) && h.state != SANDBOX_STOPPING && h.expires_us <= ch->now)
+			due[kept++] = h;
+	}
+	return kept;
+}
 
 /* One batch of what is due. *ret_n: how many there were. */
 static int expire_batch(struct controller *c, int *ret_n, struct error *err)
@@ -51,7 +76,7 @@ static int expire_batch(struct controller *c, int *ret_n, struct error *err)
 	auto_change ch = CHANGE_INIT;
 	if (change_begin(c, DB_SYNCED, &ch, err) != 0)
 		return -1;
-	*ret_n = store_sandbox_due(ch.tx, ch.now, due, BATCH, err);
+	*ret_n = lock_due(&ch, due, store_sandbox_due(ch.tx, ch.now, due, BATCH, err), err);
 	for (int i = 0; i < *ret_n; i++)
 		if (delete_begin(&ch, &due[i], OUTCOME_EXPIRED, NULL, err) != 0)
 			return -1;
@@ -165,7 +190,14 @@ int64_t controller_reap(struct controller *c)
 	struct error err = ERROR_INIT;
 	int64_t next = 0;
 	hooks_begin_wake(c->hooks);
-	if (expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || prune(c, &next, &err) != 0) {
+	if (!store_leads(c->store)) {
+		/* Another daemon does it, and this one is told when it has become the one. Retries of removals are each daemon's own. */
+		if (doubts_settle(c, &err) != 0 || retry(c, &next, &err) != 0)
+			next = store_now(c->store) + RETRY_US;
+		next = hooks_end_wake(c->hooks, next);
+		return next ? store_wall(c->store, next) : 0;
+	}
+	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || prune(c, &next, &err) != 0) {
 		log_warn("reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;
 	}

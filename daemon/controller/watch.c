@@ -153,6 +153,39 @@ static int state_now(struct controller *c, const struct id *operation, enum op_s
 	return 0;
 }
 
+/* The watched operations, for looking without the lock. */
+static struct id *watched(struct watches *w, size_t *ret_n)
+{
+	struct id *list = NULL;
+	size_t n = 0;
+	pthread_mutex_lock(&w->lock);
+	for (int i = 0; i < BUCKETS; i++) {
+		for (const struct watch *one = w->buckets[i]; one; one = one->next) {
+			if (n % 64 == 0)
+				list = xrealloc(list, n + 64, sizeof(*list));
+			list[n++] = one->operation;
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+	*ret_n = n;
+	return list;
+}
+
+void watches_look(struct controller *c)
+{
+	size_t n = 0;
+	auto_free struct id *list = watched(c->watches, &n);
+	for (size_t i = 0; i < n; i++) {
+		enum op_state state = OP_PENDING;
+		struct error err = ERROR_INIT;
+		int rc = state_now(c, &list[i], &state, &err);
+		if (rc != 0 && err.code != ERR_NOT_FOUND)
+			return;
+		if (rc != 0 || op_ended(state))
+			watches_fire(c->watches, &list[i]);
+	}
+}
+
 int controller_watch(struct controller *c, const struct id *operation, operation_watch fn, void *ctx, uint64_t *ret_watch, struct error *err)
 {
 	struct watches *w = c->watches;

@@ -1,5 +1,5 @@
-/* What the drivers share: the words of dialect.def. See db.h. */
-#include "daemon/store/db.h"
+/* What the drivers share: the words of dialect.def, and the way to whichever driver it is. See db.h. */
+#include "daemon/store/db_driver.h"
 
 #include "shared/base/buf.h"
 #include "shared/base/mem.h"
@@ -31,4 +31,85 @@ char *db_dialect_sql(enum db_dialect dialect, const char *sql)
 		}
 	}
 	return buf_steal(&out);
+}
+
+void db_close(struct db *db)
+{
+	if (db)
+		db->ops->close(db);
+}
+
+int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err)
+{
+	return db->ops->begin(db, mode, ret, err);
+}
+
+int db_commit(struct db_tx *tx, struct error *err)
+{
+	return tx->ops->commit(tx, err);
+}
+
+void db_rollback(struct db_tx *tx)
+{
+	tx->ops->rollback(tx);
+}
+
+bool db_doubtful(const struct error *err)
+{
+	return err && err->code == ERR_UNAVAILABLE && err->sys == DB_IN_DOUBT;
+}
+
+int db_script(struct db_tx *tx, const char *sql, struct error *err)
+{
+	return tx->ops->script(tx, sql, err);
+}
+
+struct db_stmt *db_query(struct db_tx *tx, size_t query)
+{
+	return tx->ops->query(tx, query);
+}
+
+void db_bind_i64(struct db_stmt *s, int n, int64_t value)
+{
+	s->ops->bind_i64(s, n, value);
+}
+
+void db_bind_text(struct db_stmt *s, int n, const char *value)
+{
+	s->ops->bind_text(s, n, value);
+}
+
+void db_bind_bytes(struct db_stmt *s, int n, const void *p, size_t len)
+{
+	s->ops->bind_bytes(s, n, p, len);
+}
+
+int db_step(struct db_stmt *s, struct error *err)
+{
+	return s->ops->step(s, err);
+}
+
+int db_run(struct db_stmt *s, int64_t *ret_changed, struct error *err)
+{
+	return s->ops->run(s, ret_changed, err);
+}
+
+void db_reset(struct db_stmt *s)
+{
+	s->ops->reset(s);
+}
+
+int64_t db_i64(struct db_stmt *s, int column)
+{
+	return s->ops->i64(s, column);
+}
+
+const char *db_text(struct db_stmt *s, int column)
+{
+	return s->ops->text(s, column);
+}
+
+const void *db_bytes(struct db_stmt *s, int column, size_t *ret_len)
+{
+	return s->ops->bytes(s, column, ret_len);
 }

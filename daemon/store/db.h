@@ -29,7 +29,11 @@ enum db_dialect { DB_SQLITE, DB_POSTGRES, DB_DIALECTS };
 char *db_dialect_sql(enum db_dialect dialect, const char *sql);
 
 struct db_options {
-	const char *path;           /* file of the database */
+	const char *path;           /* SQLite: file of the database */
+	const char *url;            /* PostgreSQL: a connection string without a password */
+	const char *password_file;  /* PostgreSQL: NULL or "": none (PGPASSWORD and ~/.pgpass still count) */
+	int connections;            /* PostgreSQL: at most so many at a time; 0: 8 */
+	int64_t timeout_ms;         /* PostgreSQL: of one statement, and of waiting for a connection; 0: 5 s */
 	const char *const *queries; /* n_queries texts; must outlive the database */
 	size_t n_queries;
 };
@@ -37,6 +41,8 @@ struct db_options {
 /* Opens or creates the file (mode 0600). ERR_UNAVAILABLE: locked, read-only, full or missing; ERR_SYSTEM: damaged or not
  * ours. The message says which and what to do. */
 int db_open_sqlite(const struct db_options *options, struct db **ret, struct error *err);
+/* Connects, so that what is wrong shows now. Later losses mend themselves: calls fail with ERR_UNAVAILABLE meanwhile. */
+int db_open_pg(const struct db_options *options, struct db **ret, struct error *err);
 void db_close(struct db *db);
 
 enum db_mode {
@@ -44,10 +50,13 @@ enum db_mode {
 	DB_WRITE,  /* committed: survives the death of this process */
 	DB_SYNCED, /* committed: survives a power loss too */
 };
-/* Waits for a connection; writers exclude each other. */
+/* Waits for a connection. With SQLite writers exclude each other. With PostgreSQL they exclude each other only through the
+ * rows they lock or change (store_lock_sandbox), and each statement of a writer sees what is committed when it runs. */
 int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err);
-/* Ends the transaction either way: on failure nothing was changed. */
+/* Ends the transaction either way: on failure nothing was changed, unless db_doubtful says that nobody knows. */
 int db_commit(struct db_tx *tx, struct error *err);
+/* The connection was lost while the commit was on its way. */
+bool db_doubtful(const struct error *err);
 void db_rollback(struct db_tx *tx);
 static inline void db_rollbackp(struct db_tx **tx)
 {
@@ -69,7 +78,8 @@ void db_bind_text(struct db_stmt *s, int n, const char *value);
 void db_bind_bytes(struct db_stmt *s, int n, const void *p, size_t len);
 /* 1: a row; 0: no more (the statement is reset); -1: error, ERR_CONFLICT when a unique key is taken. */
 int db_step(struct db_stmt *s, struct error *err);
-/* For statements without rows. ret_changed (may be NULL): rows inserted, updated or deleted. */
+/* For statements without rows. ret_changed: rows inserted, updated or deleted. Without it the statement may run with a later
+ * one of the transaction, which then reports its failure. */
 int db_run(struct db_stmt *s, int64_t *ret_changed, struct error *err);
 /* Stops reading early. */
 void db_reset(struct db_stmt *s);

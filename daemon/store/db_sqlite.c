@@ -2,7 +2,7 @@
  * The driver on SQLite: one connection in WAL mode behind a mutex. (Several connections with a busy time-out have a worse
  * p99 than one with a lock, and one connection keeps one statement cache.) Readers hold the mutex too, for microseconds.
  */
-#include "daemon/store/db.h"
+#include "daemon/store/db_driver.h"
 
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -23,9 +23,10 @@ enum {
 	CACHE_KIB = 1024,
 };
 
-struct db_stmt {
-	struct db *db;
-	struct db_stmt *next_active;
+struct lite_stmt {
+	struct db_stmt base;
+	struct lite *db;
+	struct lite_stmt *next_active;
 	sqlite3_stmt *handle;
 	int slot[DB_PARAMS_MAX + 1]; /* $N → SQLite's number, by first appearance in the text */
 	int params;
@@ -33,31 +34,35 @@ struct db_stmt {
 	bool active;
 };
 
-struct db_tx {
-	struct db *db;
+struct lite_tx {
+	struct db_tx base;
+	struct lite *db;
 	enum db_mode mode;
-	struct db_stmt *active;
+	struct lite_stmt *active;
 };
 
-struct db {
+struct lite {
+	struct db base;
 	sqlite3 *handle;
 	char *path;
 	struct db_options options;
-	struct db_stmt *stmts;
-	struct db_tx tx;
+	struct lite_stmt *stmts;
+	struct lite_tx tx;
 	pthread_mutex_t lock;
 	bool synced; /* what PRAGMA synchronous says now */
 };
 
+static const struct db_ops lite_ops;
+
 /* --- errors --- */
 
-static int fail_full(struct db *db, struct error *err)
+static int fail_full(struct lite *db, struct error *err)
 {
 	return error_set(err, ERR_UNAVAILABLE, "the disk that holds %s is full: free some space and try again", db->path);
 }
 
 /* One clear line for what SQLite reports. What was tried (a statement's text) is for the log alone. */
-static int fail(struct db *db, int rc, const char *doing, struct error *err)
+static int fail(struct lite *db, int rc, const char *doing, struct error *err)
 {
 	int sys = db->handle ? sqlite3_system_errno(db->handle) : 0;
 	const char *path = db->path;
@@ -89,7 +94,7 @@ static int fail(struct db *db, int rc, const char *doing, struct error *err)
 	return error_set(err, ERR_INTERNAL, "the store %s failed: %s", path, sqlite3_errmsg(db->handle));
 }
 
-static int exec(struct db *db, const char *sql, struct error *err)
+static int exec(struct lite *db, const char *sql, struct error *err)
 {
 	int rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
 	return rc == SQLITE_OK ? 0 : fail(db, rc, sql, err);
@@ -97,7 +102,7 @@ static int exec(struct db *db, const char *sql, struct error *err)
 
 /* --- opening --- */
 
-static int read_pragma(struct db *db, const char *sql, int64_t *ret, struct error *err)
+static int read_pragma(struct lite *db, const char *sql, int64_t *ret, struct error *err)
 {
 	sqlite3_stmt *s = NULL;
 	int rc = sqlite3_prepare_v2(db->handle, sql, -1, &s, NULL);
@@ -110,7 +115,7 @@ static int read_pragma(struct db *db, const char *sql, int64_t *ret, struct erro
 }
 
 /* A file with tables that does not carry our mark belongs to someone else. */
-static int claim_file(struct db *db, struct error *err)
+static int claim_file(struct lite *db, struct error *err)
 {
 	int64_t mark = 0, tables = 0;
 	if (read_pragma(db, "PRAGMA application_id", &mark, err) != 0 ||
@@ -125,7 +130,7 @@ static int claim_file(struct db *db, struct error *err)
 	return exec(db, sql, err);
 }
 
-static int configure(struct db *db, struct error *err)
+static int configure(struct lite *db, struct error *err)
 {
 	char sql[256];
 	sqlite3_extended_result_codes(db->handle, 1);
@@ -154,7 +159,8 @@ int db_open_sqlite(const struct db_options *options, struct db **ret, struct err
 {
 	if (create_file(options->path, err) != 0)
 		return -1;
-	struct db *db = xcalloc(1, sizeof(*db));
+	struct lite *db = xcalloc(1, sizeof(*db));
+	db->base.ops = &lite_ops;
 	db->path = xstrdup(options->path);
 	db->options = *options;
 	db->stmts = xcalloc(options->n_queries, sizeof(*db->stmts));
@@ -164,17 +170,16 @@ int db_open_sqlite(const struct db_options *options, struct db **ret, struct err
 	if (rc != SQLITE_OK)
 		fail(db, rc, "opening", err);
 	if (rc != SQLITE_OK || configure(db, err) != 0) {
-		db_close(db);
+		db_close(&db->base);
 		return -1;
 	}
-	*ret = db;
+	*ret = &db->base;
 	return 0;
 }
 
-void db_close(struct db *db)
+static void lite_close(struct db *base)
 {
-	if (!db)
-		return;
+	struct lite *db = (struct lite *)base;
 	for (size_t i = 0; i < db->options.n_queries; i++)
 		sqlite3_finalize(db->stmts[i].handle);
 	sqlite3_close(db->handle);
@@ -187,7 +192,7 @@ void db_close(struct db *db)
 /* --- transactions --- */
 
 /* The level holds for a whole commit and can only be changed between two. */
-static int set_synced(struct db *db, bool synced, struct error *err)
+static int set_synced(struct lite *db, bool synced, struct error *err)
 {
 	if (db->synced == synced)
 		return 0;
@@ -197,45 +202,49 @@ static int set_synced(struct db *db, bool synced, struct error *err)
 	return 0;
 }
 
-int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err)
+static int lite_begin(struct db *base, enum db_mode mode, struct db_tx **ret, struct error *err)
 {
+	struct lite *db = (struct lite *)base;
 	pthread_mutex_lock(&db->lock);
 	if (mode != DB_READ && (set_synced(db, mode == DB_SYNCED, err) != 0 || exec(db, "BEGIN IMMEDIATE", err) != 0)) {
 		pthread_mutex_unlock(&db->lock);
 		return -1;
 	}
-	db->tx = (struct db_tx){ .db = db, .mode = mode };
-	*ret = &db->tx;
+	db->tx = (struct lite_tx){ .base.ops = &lite_ops, .db = db, .mode = mode };
+	*ret = &db->tx.base;
 	return 0;
 }
 
-static void end(struct db_tx *tx)
+static void end(struct lite_tx *tx)
 {
-	struct db *db = tx->db;
+	struct lite *db = tx->db;
 	while (tx->active)
-		db_reset(tx->active);
+		db_reset(&tx->active->base);
 	/* A failed COMMIT may leave the transaction open. */
 	if (!sqlite3_get_autocommit(db->handle))
 		sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
 	pthread_mutex_unlock(&db->lock);
 }
 
-int db_commit(struct db_tx *tx, struct error *err)
+static int lite_commit(struct db_tx *base, struct error *err)
 {
+	struct lite_tx *tx = (struct lite_tx *)base;
 	while (tx->active)
-		db_reset(tx->active);
+		db_reset(&tx->active->base);
 	int rc = tx->mode == DB_READ ? 0 : exec(tx->db, "COMMIT", err);
 	end(tx);
 	return rc;
 }
 
-void db_rollback(struct db_tx *tx)
+static void lite_rollback(struct db_tx *base)
 {
+	struct lite_tx *tx = (struct lite_tx *)base;
 	end(tx);
 }
 
-int db_script(struct db_tx *tx, const char *sql, struct error *err)
+static int lite_script(struct db_tx *base, const char *sql, struct error *err)
 {
+	struct lite_tx *tx = (struct lite_tx *)base;
 	auto_free char *text = db_dialect_sql(DB_SQLITE, sql);
 	return exec(tx->db, text, err);
 }
@@ -243,7 +252,7 @@ int db_script(struct db_tx *tx, const char *sql, struct error *err)
 /* --- statements --- */
 
 /* SQLite numbers the names $1, $2 in the order in which it meets them; a gap would bind the wrong value somewhere else. */
-static int map_parameters(struct db_stmt *s, const char *sql, struct error *err)
+static int map_parameters(struct lite_stmt *s, const char *sql, struct error *err)
 {
 	s->params = sqlite3_bind_parameter_count(s->handle);
 	for (int i = 1; i <= s->params; i++) {
@@ -258,7 +267,7 @@ static int map_parameters(struct db_stmt *s, const char *sql, struct error *err)
 	return 0;
 }
 
-static int prepare(struct db_stmt *s, const char *query, struct error *err)
+static int prepare(struct lite_stmt *s, const char *query, struct error *err)
 {
 	auto_free char *sql = db_dialect_sql(DB_SQLITE, query);
 	int rc = sqlite3_prepare_v3(s->db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->handle, NULL);
@@ -271,16 +280,18 @@ static int prepare(struct db_stmt *s, const char *query, struct error *err)
 	return -1;
 }
 
-struct db_stmt *db_query(struct db_tx *tx, size_t query)
+static struct db_stmt *lite_query(struct db_tx *base, size_t query)
 {
-	struct db *db = tx->db;
-	struct db_stmt *s = &db->stmts[query];
+	struct lite_tx *tx = (struct lite_tx *)base;
+	struct lite *db = tx->db;
+	struct lite_stmt *s = &db->stmts[query];
 	const char *sql = db->options.queries[query];
 	if (s->active) {
 		/* Asking again while its rows are read would bind into a running statement. */
 		error_set(&s->failed, ERR_INTERNAL, "asked for a second time while being read: %s", sql);
-		return s;
+		return &s->base;
 	}
+	s->base.ops = &lite_ops;
 	s->db = db;
 	s->failed.code = ERR_NONE;
 	if (s->handle || prepare(s, sql, &s->failed) == 0)
@@ -289,11 +300,11 @@ struct db_stmt *db_query(struct db_tx *tx, size_t query)
 	s->active = true;
 	s->next_active = tx->active;
 	tx->active = s;
-	return s;
+	return &s->base;
 }
 
 /* 0 when the statement is already unusable. */
-static int slot(struct db_stmt *s, int n)
+static int slot(struct lite_stmt *s, int n)
 {
 	if (s->failed.code != ERR_NONE)
 		return 0;
@@ -303,35 +314,39 @@ static int slot(struct db_stmt *s, int n)
 	return 0;
 }
 
-static void note_bind(struct db_stmt *s, int rc)
+static void note_bind(struct lite_stmt *s, int rc)
 {
 	if (rc != SQLITE_OK && s->failed.code == ERR_NONE)
 		fail(s->db, rc, "binding", &s->failed);
 }
 
-void db_bind_i64(struct db_stmt *s, int n, int64_t value)
+static void lite_bind_i64(struct db_stmt *base, int n, int64_t value)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	int i = slot(s, n);
 	if (i)
 		note_bind(s, sqlite3_bind_int64(s->handle, i, value));
 }
 
-void db_bind_text(struct db_stmt *s, int n, const char *value)
+static void lite_bind_text(struct db_stmt *base, int n, const char *value)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	int i = slot(s, n);
 	if (i && value)
 		note_bind(s, sqlite3_bind_text(s->handle, i, value, -1, SQLITE_STATIC));
 }
 
-void db_bind_bytes(struct db_stmt *s, int n, const void *p, size_t len)
+static void lite_bind_bytes(struct db_stmt *base, int n, const void *p, size_t len)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	int i = slot(s, n);
 	if (i && p)
 		note_bind(s, sqlite3_bind_blob64(s->handle, i, p, len, SQLITE_STATIC));
 }
 
-int db_step(struct db_stmt *s, struct error *err)
+static int lite_step(struct db_stmt *base, struct error *err)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	int rc = s->failed.code == ERR_NONE ? sqlite3_step(s->handle) : SQLITE_ERROR;
 	if (rc == SQLITE_ROW)
 		return 1;
@@ -343,16 +358,17 @@ int db_step(struct db_stmt *s, struct error *err)
 	} else if (rc != SQLITE_DONE) {
 		result = fail(s->db, rc, sqlite3_sql(s->handle), err);
 	}
-	db_reset(s);
+	db_reset(base);
 	return result;
 }
 
-int db_run(struct db_stmt *s, int64_t *ret_changed, struct error *err)
+static int lite_run(struct db_stmt *base, int64_t *ret_changed, struct error *err)
 {
-	struct db *db = s->db;
-	int rc = db_step(s, err);
+	struct lite_stmt *s = (struct lite_stmt *)base;
+	struct lite *db = s->db;
+	int rc = lite_step(base, err);
 	if (rc > 0) {
-		db_reset(s);
+		db_reset(base);
 		return error_set(err, ERR_INTERNAL, "rows where none were expected");
 	}
 	if (rc == 0 && ret_changed)
@@ -360,11 +376,12 @@ int db_run(struct db_stmt *s, int64_t *ret_changed, struct error *err)
 	return rc;
 }
 
-void db_reset(struct db_stmt *s)
+static void lite_reset(struct db_stmt *base)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	if (!s->active)
 		return;
-	for (struct db_stmt **p = &s->db->tx.active; *p; p = &(*p)->next_active) {
+	for (struct lite_stmt **p = &s->db->tx.active; *p; p = &(*p)->next_active) {
 		if (*p == s) {
 			*p = s->next_active;
 			break;
@@ -379,19 +396,28 @@ void db_reset(struct db_stmt *s)
 
 /* --- columns --- */
 
-int64_t db_i64(struct db_stmt *s, int column)
+static int64_t lite_i64(struct db_stmt *base, int column)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	return sqlite3_column_int64(s->handle, column);
 }
 
-const char *db_text(struct db_stmt *s, int column)
+static const char *lite_text(struct db_stmt *base, int column)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	return (const char *)sqlite3_column_text(s->handle, column);
 }
 
-const void *db_bytes(struct db_stmt *s, int column, size_t *ret_len)
+static const void *lite_bytes(struct db_stmt *base, int column, size_t *ret_len)
 {
+	struct lite_stmt *s = (struct lite_stmt *)base;
 	const void *p = sqlite3_column_blob(s->handle, column);
 	*ret_len = (size_t)sqlite3_column_bytes(s->handle, column);
 	return p;
 }
+
+static const struct db_ops lite_ops = {
+	.close = lite_close, .begin = lite_begin, .commit = lite_commit, .rollback = lite_rollback, .script = lite_script,
+	.query = lite_query, .bind_i64 = lite_bind_i64, .bind_text = lite_bind_text, .bind_bytes = lite_bind_bytes,
+	.step = lite_step, .run = lite_run, .reset = lite_reset, .i64 = lite_i64, .text = lite_text, .bytes = lite_bytes,
+};

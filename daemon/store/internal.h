@@ -16,6 +16,15 @@ extern const char *const store_queries[QUERY_COUNT];
 /* Brings the schema up to date under the writer's lock; *ret_version is what it is now. */
 int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error *err);
 
+/* News between daemons on one PostgreSQL: see store_bus.c. */
+struct bus;
+struct bus *bus_new(struct db *db);
+void bus_free(struct bus *b);
+int bus_start(struct bus *b, store_news_fn fn, void *ctx, struct error *err);
+void bus_stop(struct bus *b);
+void bus_tell(struct bus *b, enum store_news what, const struct id *id);
+bool bus_leads(const struct bus *b);
+
 /* The id backwards: an id's last digits are then a range of an index. */
 void store_reverse(const char *text, char *out, size_t out_size);
 

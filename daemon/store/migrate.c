@@ -6,6 +6,7 @@
 
 #include "daemon/store/migrations/0001_base.h"
 #include "daemon/store/migrations/0002_detached.h"
+#include "daemon/store/migrations/0003_events.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -15,6 +16,7 @@ static const struct {
 } migrations[] = {
 	{ 1, "base", migration_0001_base },
 	{ 2, "detached", migration_0002_detached },
+	{ 2, "events", migration_0003_events },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)
@@ -48,6 +50,10 @@ int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error
 	/* The writer's lock is held from the look to the last change: a second daemon that starts at once waits and finds it done. */
 	if (db_begin(db, DB_SYNCED, &tx, err) != 0)
 		return -1;
+	struct db_stmt *lock = db_query(tx, Q_MIGRATION_LOCK);
+	if (db_step(lock, err) < 0)
+		return -1;
+	db_reset(lock);
 	if (db_script(tx, "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, "
 			  "applied_us BIGINT NOT NULL)", err) != 0 ||
 	    last_version(tx, &at, name, sizeof(name), err) != 0)
@@ -55,7 +61,7 @@ int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error
 	if (at > known)
 		return error_set(err, ERR_CONFLICT,
 				 "the store has schema %lld ('%s') and this sandboxd knows %lld: a newer version wrote it; run that "
-				 "version, or set store.path to another file", (long long)at, name, (long long)known);
+				 "version, or give this one another store", (long long)at, name, (long long)known);
 	for (size_t i = 0; i < ARRAY_LEN(migrations); i++)
 		if (migrations[i].version > at && apply(tx, i, now, err) != 0)
 			return -1;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <libpq-fe.h>
 #include <sqlite3.h>
 #include <sys/file.h>
 #include <time.h>
@@ -19,6 +20,7 @@ enum { HOLDER_ENDS_MS = 10 * 1000, HOLDER_POLL_US = 10 * 1000 };
 
 struct store {
 	struct db *db;
+	struct bus *bus; /* NULL: not shared */
 	int lock_fd;
 	pthread_mutex_t clock_lock;
 	struct store_clock clock;
@@ -138,13 +140,21 @@ const char *store_boot_id(const struct store *s)
 
 /* --- open and close --- */
 
-static int open_database(struct store *s, const char *path, struct error *err)
+static int open_database(struct store *s, const struct store_options *o, struct error *err)
 {
-	struct db_options options = { .path = path, .queries = store_queries, .n_queries = QUERY_COUNT };
+	struct db_options options = { .path = o->path, .url = o->url, .password_file = o->password_file, .connections = o->connections,
+				      .timeout_ms = o->timeout_ms, .queries = store_queries, .n_queries = QUERY_COUNT };
+	bool shared = o->url && *o->url;
 	int64_t version = 0;
-	if (db_open_sqlite(&options, &s->db, err) != 0 || store_migrate(s->db, store_now(s), &version, err) != 0)
+	if ((shared ? db_open_pg(&options, &s->db, err) : db_open_sqlite(&options, &s->db, err)) != 0 ||
+	    store_migrate(s->db, store_now(s), &version, err) != 0)
 		return -1;
-	snprintf(s->text, sizeof(s->text), "sqlite %s, schema %lld", sqlite3_libversion(), (long long)version);
+	if (shared) {
+		s->bus = bus_new(s->db);
+		snprintf(s->text, sizeof(s->text), "postgresql, libpq %d.%d, schema %lld", PQlibVersion() / 10000, PQlibVersion() % 10000, (long long)version);
+	} else {
+		snprintf(s->text, sizeof(s->text), "sqlite %s, schema %lld", sqlite3_libversion(), (long long)version);
+	}
 	return 0;
 }
 
@@ -156,7 +166,7 @@ int store_open(const struct store_options *options, struct store **ret, struct e
 	store_clock_start(&s->clock, boot_us(), clock_wall_us());
 	read_boot_id(s->boot_id, sizeof(s->boot_id));
 	if ((options->state_dir && lock_state(options->state_dir, &s->lock_fd, err) != 0) ||
-	    open_database(s, options->path, err) != 0) {
+	    open_database(s, options, err) != 0) {
 		store_close(s);
 		return -1;
 	}
@@ -168,6 +178,7 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
+	bus_free(s->bus);
 	db_close(s->db);
 	close_fdp(&s->lock_fd);
 	pthread_mutex_destroy(&s->clock_lock);
@@ -177,6 +188,33 @@ void store_close(struct store *s)
 const char *store_describe(const struct store *s)
 {
 	return s->text;
+}
+
+bool store_shared(const struct store *s)
+{
+	return s->bus != NULL;
+}
+
+int store_listen(struct store *s, store_news_fn fn, void *ctx, struct error *err)
+{
+	return s->bus ? bus_start(s->bus, fn, ctx, err) : 0;
+}
+
+void store_unlisten(struct store *s)
+{
+	if (s->bus)
+		bus_stop(s->bus);
+}
+
+void store_tell(struct store *s, enum store_news what, const struct id *id)
+{
+	if (s->bus)
+		bus_tell(s->bus, what, id);
+}
+
+bool store_leads(const struct store *s)
+{
+	return !s->bus || bus_leads(s->bus);
 }
 
 int store_begin(struct store *s, enum db_mode mode, struct db_tx **ret, struct error *err)

@@ -14,7 +14,11 @@
 struct store;
 
 struct store_options {
-	const char *path;      /* the database file */
+	const char *path;      /* SQLite's file; used when url is NULL or "" */
+	const char *url;       /* PostgreSQL; with password_file, connections and timeout_ms as in db_options */
+	const char *password_file;
+	int connections;
+	int64_t timeout_ms;
 	const char *state_dir; /* locked against a second daemon, made with mode 0700; NULL: no lock */
 };
 
@@ -30,11 +34,37 @@ int64_t store_wall(struct store *s, int64_t t);
 const char *store_boot_id(const struct store *s);
 /* "sqlite 3.40.1, schema 1". */
 const char *store_describe(const struct store *s);
+/* Several daemons may work on it: what is in memory may be old. */
+bool store_shared(const struct store *s);
 /* Does it answer? For readiness. */
 int store_ping(struct store *s, struct error *err);
 int store_begin(struct store *s, enum db_mode mode, struct db_tx **ret, struct error *err);
 
+/* --- several daemons on one store: see store_bus.c --- */
+
+enum store_news {
+	NEWS_OPERATION = 'o', /* ended; the id is its */
+	NEWS_WORK = 'w',      /* there may be something to lease; the node's */
+	NEWS_DEADLINE = 'd',  /* a deadline may have moved earlier */
+	NEWS_EVENT = 'e',     /* events were added */
+	NEWS_ANY = '.',       /* from time to time, and when news may have been missed: look for yourself */
+};
+/* Called from a thread of the store's own. */
+typedef void (*store_news_fn)(void *ctx, enum store_news what, const struct id *id);
+/* Hears what other daemons tell. Does nothing when the store is not shared. */
+int store_listen(struct store *s, store_news_fn fn, void *ctx, struct error *err);
+void store_unlisten(struct store *s);
+/* Tells the others, soon; never waits. Nobody may rely on it: news can be lost. */
+void store_tell(struct store *s, enum store_news what, const struct id *id);
+/* Whether this daemon does what only one should: reaping, publishing. Always, when the store is not shared. */
+bool store_leads(const struct store *s);
+
 /* --- sandboxes --- */
+
+/* In a shared store: nobody else changes this sandbox or its operations before the transaction ends; what was read before
+ * may be old. Lock several in the order of their ids. Not needed (and free) otherwise. */
+int store_lock_sandbox(struct db_tx *tx, const struct id *id, struct error *err);
+
 
 /* The small part of a row that decisions need. */
 struct sandbox_head {
@@ -104,7 +134,8 @@ struct node_row {
 	char region[64];
 	struct resources total, used;
 	uint32_t max_sandboxes, sandboxes;
-	const char *offers; /* JSON text; written only */
+	const char *offers; /* JSON text */
+	int64_t seen_us;    /* read only: when it was written */
 };
 int store_node_put(struct db_tx *tx, const struct node_row *n, int64_t now, struct error *err);
 typedef void (*node_row_fn)(void *ctx, const struct node_row *n);
@@ -171,7 +202,7 @@ void op_list_done(struct op_list *l);
 struct op_filter {
 	const struct id *node;
 	const struct id *sandbox;
-	const char *other_boot; /* … commands begun in another boot than this */
+	const char *other_boot; /* … commands begun in another boot than this (of the node, when it is given) */
 };
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err);
 /* Newest first; captured output is left out: `truncated` says so. sandbox and tenant NULL: all. */
@@ -180,8 +211,9 @@ int store_op_page(struct db_tx *tx, const struct id *sandbox, const char *tenant
 /* The unfinished commands of a node, whole. */
 int store_op_open_execs(struct db_tx *tx, const struct id *node, struct operation **ret, size_t *ret_len, struct error *err);
 int store_op_exec_count(struct db_tx *tx, const struct sandbox_head *h, int64_t *ret, struct error *err);
-/* The next create or delete for a node. 1, 0 or -1. */
-int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, struct op_head *ret, struct error *err);
+/* The next create or delete for a node. 1, 0 or -1. take: its sandbox is locked too; in a shared store one that somebody else
+ * is changing is passed over, and the row must be read again. */
+int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, bool take, struct op_head *ret, struct error *err);
 /* Calls fn for each delayed pending operation, the earliest first. */
 typedef void (*op_retry_fn)(void *ctx, const struct id *node, int64_t not_before_us);
 int store_op_retries(struct db_tx *tx, op_retry_fn fn, void *ctx, struct error *err);
@@ -198,6 +230,13 @@ struct event {
 	const char *actor;    /* who asked; NULL: the system */
 };
 int store_event_add(struct db_tx *tx, struct event *e, int64_t now, struct error *err);
+/* Before the first store_event_add of a transaction, late in it: holds back other writers of events until its end. */
+int store_event_lock(struct db_tx *tx, struct error *err);
+/* The newest event's id, "" when there is none. */
+int store_event_last(struct db_tx *tx, struct id *ret, struct error *err);
+/* How far the reader of this name has come; "" when it has not begun. */
+int store_mark_get(struct db_tx *tx, const char *name, struct id *ret, struct error *err);
+int store_mark_put(struct db_tx *tx, const char *name, const struct id *event, int64_t now, struct error *err);
 /* Calls fn for up to limit events after the given id ("" from the first), oldest first. */
 typedef void (*event_fn)(void *ctx, const struct event *e, int64_t created_us);
 int store_event_each(struct db_tx *tx, const char *after, size_t limit, event_fn fn, void *ctx, struct error *err);

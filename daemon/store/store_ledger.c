@@ -21,6 +21,41 @@ int store_event_add(struct db_tx *tx, struct event *e, int64_t now, struct error
 	return db_run(s, NULL, err);
 }
 
+int store_event_lock(struct db_tx *tx, struct error *err)
+{
+	return db_run(db_query(tx, Q_EVENT_LOCK), NULL, err);
+}
+
+static int read_id(struct db_stmt *s, struct id *ret, struct error *err)
+{
+	int rc = db_step(s, err);
+	if (rc >= 0)
+		copy_id(ret, rc == 1 ? db_text(s, 0) : "");
+	db_reset(s);
+	return rc < 0 ? -1 : 0;
+}
+
+int store_event_last(struct db_tx *tx, struct id *ret, struct error *err)
+{
+	return read_id(db_query(tx, Q_EVENT_LAST), ret, err);
+}
+
+int store_mark_get(struct db_tx *tx, const char *name, struct id *ret, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_MARK_GET);
+	db_bind_text(s, 1, name);
+	return read_id(s, ret, err);
+}
+
+int store_mark_put(struct db_tx *tx, const char *name, const struct id *event, int64_t now, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_MARK_PUT);
+	db_bind_text(s, 1, name);
+	db_bind_text(s, 2, event->text);
+	db_bind_i64(s, 3, now);
+	return db_run(s, NULL, err);
+}
+
 int store_event_each(struct db_tx *tx, const char *after, size_t limit, event_fn fn, void *ctx, struct error *err)
 {
 	struct db_stmt *s = db_query(tx, Q_EVENT_PAGE);

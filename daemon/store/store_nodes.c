@@ -46,6 +46,8 @@ int store_node_each(struct db_tx *tx, node_row_fn fn, void *ctx, struct error *e
 		copy_text(n.region, sizeof(n.region), db_text(s, 2));
 		n.max_sandboxes = (uint32_t)db_i64(s, 7);
 		n.sandboxes = (uint32_t)db_i64(s, 12);
+		n.offers = db_text(s, 13);
+		n.seen_us = db_i64(s, 14);
 		fn(ctx, &n);
 	}
 	return rc;

@@ -258,12 +258,12 @@ void op_list_done(struct op_list *l)
 
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err)
 {
-	struct db_stmt *s = db_query(tx, f->sandbox ? Q_OP_OPEN_SANDBOX : f->node ? Q_OP_OPEN_NODE : Q_OP_OTHER_BOOT);
+	struct db_stmt *s = db_query(tx, f->other_boot ? Q_OP_OTHER_BOOT : f->sandbox ? Q_OP_OPEN_SANDBOX : Q_OP_OPEN_NODE);
 	struct op_list l = { .len = 0 };
 	int rc;
-	db_bind_text(s, 1, f->node ? f->node->text : f->other_boot);
-	if (f->sandbox)
-		db_bind_text(s, 2, f->sandbox->text);
+	db_bind_text(s, 1, f->other_boot ? f->other_boot : f->node->text);
+	if (f->sandbox || f->other_boot)
+		db_bind_text(s, 2, f->sandbox ? f->sandbox->text : f->node ? f->node->text : "");
 	while ((rc = db_step(s, err)) == 1) {
 		if (l.len % 64 == 0)
 			l.items = xrealloc(l.items, l.len + 64, sizeof(*l.items));
@@ -293,9 +293,9 @@ int store_op_exec_count(struct db_tx *tx, const struct sandbox_head *h, int64_t 
 	return 0;
 }
 
-int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, struct op_head *ret, struct error *err)
+int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, bool take, struct op_head *ret, struct error *err)
 {
-	struct db_stmt *s = db_query(tx, Q_OP_NEXT_WORK);
+	struct db_stmt *s = db_query(tx, take ? Q_OP_TAKE_WORK : Q_OP_NEXT_WORK);
 	db_bind_text(s, 1, node->text);
 	db_bind_i64(s, 2, now);
 	int rc = db_step(s, err);

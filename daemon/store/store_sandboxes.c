@@ -109,6 +109,15 @@ int store_sandbox_head(struct db_tx *tx, const struct id *id, struct sandbox_hea
 	return rc;
 }
 
+int store_lock_sandbox(struct db_tx *tx, const struct id *id, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_SANDBOX_LOCK);
+	db_bind_text(s, 1, id->text);
+	int rc = db_step(s, err);
+	db_reset(s);
+	return rc < 0 ? -1 : 0;
+}
+
 static int read_heads(struct db_stmt *s, struct sandbox_head *ret, size_t max, struct error *err)
 {
 	size_t n = 0;

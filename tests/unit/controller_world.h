@@ -1,6 +1,7 @@
 /*
  * A world for tests of the controller: a store of its own below a directory of its own, one node that offers containers
- * without a network, callers of every kind, and the test in the worker's place.
+ * without a network, callers of every kind, and the test in the worker's place. With SANDBOX_TEST_STORE=postgresql the store
+ * is a schema of its own there.
  */
 #ifndef TESTS_UNIT_CONTROLLER_WORLD_H
 #define TESTS_UNIT_CONTROLLER_WORLD_H
@@ -17,6 +18,7 @@
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
+#include "tests/unit/pg_world.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -29,6 +31,7 @@ enum { SECOND_US = 1000000 };
 struct fix {
 	char dir[128];
 	char db[160];
+	char url[256]; /* "": SQLite */
 	struct daemon_config config;
 	struct store *store;
 	struct controller *c;
@@ -40,9 +43,13 @@ struct fix {
 MAYBE_UNUSED static void open_controller(struct fix *f)
 {
 	struct error err = ERROR_INIT;
-	if (store_open(&(struct store_options){ .path = f->db, .state_dir = f->dir }, &f->store, &err) != 0 ||
+	if (store_open(&(struct store_options){ .path = f->db, .state_dir = f->dir, .url = f->url }, &f->store, &err) != 0 ||
 	    controller_new(&f->config, f->store, &f->c, &err) != 0)
 		fail_msg("%s", err.message);
+	/* The one before may have to be noticed as gone. */
+	for (int i = 0; i < 10000 && !store_leads(f->store); i++)
+		usleep(1000);
+	assert_true(store_leads(f->store));
 }
 
 MAYBE_UNUSED static void close_controller(struct fix *f)
@@ -83,6 +90,8 @@ MAYBE_UNUSED static int setup(void **state)
 	snprintf(f->db, sizeof(f->db), "%s/store.db", f->dir);
 	assert_int_equal(daemon_config_defaults(&f->config, &f->err), 0);
 	f->config.retention_ms = 3600 * 1000;
+	if (on_pg())
+		pg_schema_new(f->url, sizeof(f->url));
 	f->node = id_new();
 	f->admin = caller_of(ROLE_ADMIN, "root");
 	f->operator = caller_of(ROLE_OPERATOR, "team");
@@ -99,6 +108,8 @@ MAYBE_UNUSED static int teardown(void **state)
 	struct fix *f = *state;
 	close_controller(f);
 	daemon_config_done(&f->config);
+	if (f->url[0])
+		pg_schema_drop(f->url);
 	assert_int_equal(io_remove_tree(f->dir, NULL), 0);
 	free(f);
 	return 0;
@@ -231,12 +242,16 @@ MAYBE_UNUSED static void refuse_exec(struct fix *f, const char *ref, enum error_
 }
 
 /* What is reserved equals what is live, in rows and in counters; looked at from outside. */
-MAYBE_UNUSED static int query_int(const char *db_path, const char *sql)
+MAYBE_UNUSED static int query_int(const struct fix *f, const char *sql)
 {
+	if (f->url[0]) {
+		auto_free char *text = pg_ask(f->url, sql);
+		return *text ? (int)strtol(text, NULL, 10) : -1;
+	}
 	sqlite3 *db = NULL;
 	sqlite3_stmt *s = NULL;
 	int value = -1;
-	if (sqlite3_open_v2(db_path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK && sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
+	if (sqlite3_open_v2(f->db, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK && sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
 	    sqlite3_step(s) == SQLITE_ROW)
 		value = sqlite3_column_int(s, 0);
 	sqlite3_finalize(s);
@@ -244,20 +259,34 @@ MAYBE_UNUSED static int query_int(const char *db_path, const char *sql)
 	return value;
 }
 
+MAYBE_UNUSED static void change_rows(const struct fix *f, const char *sql)
+{
+	if (f->url[0]) {
+		pg_run(f->url, sql);
+		return;
+	}
+	sqlite3 *db = NULL;
+	char *message = NULL;
+	assert_int_equal(sqlite3_open(f->db, &db), SQLITE_OK);
+	if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
+		fail_msg("%s", message);
+	sqlite3_close(db);
+}
+
 MAYBE_UNUSED static void expect_consistent(struct fix *f)
 {
-	int live = query_int(f->db, "SELECT COUNT(*) FROM sandboxes WHERE live = 1");
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM reservations"), live);
-	assert_int_equal(query_int(f->db, "SELECT SUM(sandboxes) FROM nodes"), live);
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM reservations r WHERE NOT EXISTS "
+	int live = query_int(f, "SELECT COUNT(*) FROM sandboxes WHERE live = 1");
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM reservations"), live);
+	assert_int_equal(query_int(f, "SELECT SUM(sandboxes) FROM nodes"), live);
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM reservations r WHERE NOT EXISTS "
 					  "(SELECT 1 FROM sandboxes s WHERE s.id = r.sandbox_id AND s.live = 1)"), 0);
-	assert_int_equal(query_int(f->db, "SELECT (SELECT SUM(used_memory_mib) FROM nodes) - (SELECT COALESCE(SUM(memory_mib), 0) FROM reservations)"), 0);
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM sandboxes WHERE (live = 1) <> (ended_us = 0)"), 0);
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM operations WHERE (state IN ('pending', 'running')) <> (ended_us = 0)"), 0);
+	assert_int_equal(query_int(f, "SELECT (SELECT SUM(used_memory_mib) FROM nodes) - (SELECT COALESCE(SUM(memory_mib), 0) FROM reservations)"), 0);
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM sandboxes WHERE (live = 1) <> (ended_us = 0)"), 0);
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM operations WHERE (state IN ('pending', 'running')) <> (ended_us = 0)"), 0);
 	/* Every live sandbox has somebody who will move it on, or runs. */
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM sandboxes s WHERE live = 1 AND state <> 'running' AND NOT EXISTS "
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM sandboxes s WHERE live = 1 AND state <> 'running' AND NOT EXISTS "
 					  "(SELECT 1 FROM operations o WHERE o.sandbox_id = s.id AND o.ended_us = 0 AND kind <> 'exec')"), 0);
-	assert_int_equal(query_int(f->db, "SELECT COUNT(*) FROM operations o WHERE kind = 'exec' AND ended_us = 0 AND NOT EXISTS "
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM operations o WHERE kind = 'exec' AND ended_us = 0 AND NOT EXISTS "
 					  "(SELECT 1 FROM sandboxes s WHERE s.id = o.sandbox_id AND s.live = 1)"), 0);
 }
 

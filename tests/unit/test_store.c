@@ -97,10 +97,10 @@ static void dialects_differ_only_in_their_words(void **state)
 			assert_null(strchr(sql, '{'));
 		}
 	}
-	auto_free char *a = db_dialect_sql(DB_SQLITE, "x {bytes}, {ascii} y {skip_locked}");
-	auto_free char *b = db_dialect_sql(DB_POSTGRES, "x {bytes}, {ascii} y {skip_locked}");
+	auto_free char *a = db_dialect_sql(DB_SQLITE, "x {bytes}, {ascii} y {take_sandbox}");
+	auto_free char *b = db_dialect_sql(DB_POSTGRES, "x {bytes}, {ascii} y {take_sandbox}");
 	assert_string_equal(a, "x BLOB, TEXT y ");
-	assert_string_equal(b, "x BYTEA, TEXT COLLATE \"C\" y FOR UPDATE SKIP LOCKED");
+	assert_string_equal(b, "x BYTEA, TEXT COLLATE \"C\" y FOR UPDATE OF s SKIP LOCKED");
 }
 
 static const char *const odd_queries[] = {

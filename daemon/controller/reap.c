@@ -198,7 +198,8 @@ int64_t controller_reap(struct controller *c)
 		return next ? store_wall(c->store, next) : 0;
 	}
 	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || prune(c, &next, &err) != 0) {
-		log_warn("reaper", "%s", err.message);
+		/* A database that went away has been reported where it was noticed. */
+		log_line(err.code == ERR_UNAVAILABLE && store_shared(c->store) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;
 	}
 	next = hooks_end_wake(c->hooks, next);

@@ -33,6 +33,12 @@ int pg_connect(struct pg_pool *p, PGconn **ret, struct error *err);
 
 struct pg_pool *db_pg_pool(struct db *db);
 
+/* While somebody calls pg_mend again and again, callers of pg_take never try to connect to a server that is away: a thread that
+ * serves streams must not wait for a network. */
+void pg_pool_mended(struct pg_pool *p, bool mended);
+/* Tries to connect when the server is away and its back-off is over. True: it is there. */
+bool pg_mend(struct pg_pool *p);
+
 /* Waits for the next result; NULL is one too (the end of a statement's). -1: the connection is lost or did not answer in time. */
 int pg_result(struct pg_conn *c, PGresult **ret, struct error *err);
 /* One clear line for a failed result (may be NULL: what the connection says). */

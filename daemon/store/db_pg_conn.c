@@ -37,6 +37,7 @@ struct pg_pool {
 	int64_t retry_ms;    /* monotonic; no attempt before, 0: the server is there */
 	int64_t backoff_ms;
 	char away[256];      /* why it is away */
+	bool mended;         /* only pg_mend connects while it is away */
 	char where[256];
 	const char *words[WORDS_MAX + 1];
 	char *values[WORDS_MAX + 1];
@@ -327,13 +328,36 @@ static int take_locked(struct pg_pool *p, struct pg_conn **ret, struct error *er
 			p->idle = p->idle->next;
 			return 0;
 		}
-		if (p->retry_ms && clock_mono_ms() < p->retry_ms)
+		if (p->retry_ms && (p->mended || clock_mono_ms() < p->retry_ms))
 			return error_set(err, ERR_UNAVAILABLE, "%s", p->away);
 		if (p->open < p->most)
 			return connect_counted(p, ret, err);
 		if (wait_freed(p, deadline) == ETIMEDOUT)
 			return error_set(err, ERR_UNAVAILABLE, "all %d connections to the database %s are busy (store.connections)", p->most, p->where);
 	}
+}
+
+void pg_pool_mended(struct pg_pool *p, bool mended)
+{
+	pthread_mutex_lock(&p->lock);
+	p->mended = mended;
+	pthread_mutex_unlock(&p->lock);
+}
+
+bool pg_mend(struct pg_pool *p)
+{
+	struct pg_conn *c = NULL;
+	pthread_mutex_lock(&p->lock);
+	bool away = p->retry_ms != 0;
+	if (away && clock_mono_ms() >= p->retry_ms && p->open < p->most)
+		connect_counted(p, &c, NULL);
+	if (c) {
+		c->next = p->idle;
+		p->idle = c;
+	}
+	away = p->retry_ms != 0;
+	pthread_mutex_unlock(&p->lock);
+	return !away;
 }
 
 /* Reads what the end of the last transaction left; false: the connection is not usable any more. */

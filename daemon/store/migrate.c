@@ -16,7 +16,7 @@ static const struct {
 } migrations[] = {
 	{ 1, "base", migration_0001_base },
 	{ 2, "detached", migration_0002_detached },
-	{ 2, "events", migration_0003_events },
+	{ 3, "events", migration_0003_events },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

@@ -22,8 +22,9 @@
 #define TRY_TO_LEAD "SELECT pg_try_advisory_lock(7308340105)"
 
 enum {
-	TICK_MS = 2000,          /* leading is tried, and the connection is mended, this often */
-	TICKS_TO_LOOK = 5,       /* NEWS_ANY while connected: each tenth second; while not, each tick */
+	TICK_MS = 2000,          /* leading is tried this often */
+	MEND_MS = 200,           /* … and connecting, while the server is away */
+	LOOK_MS = 10 * 1000,     /* NEWS_ANY while connected; each TICK_MS while only this connection is not */
 	PENDING_MAX = 2048,      /* more news than this are lost: the others look for themselves */
 	PAYLOAD_MAX = 7900,      /* PostgreSQL takes less than 8000 bytes */
 };
@@ -204,28 +205,33 @@ static void drain(int fd)
 		log_error("store", "reading a wake-up failed: %m");
 }
 
-static void tick(struct bus *b, int *count)
+/* Returns when the next one is due. */
+static int64_t tick(struct bus *b, int64_t *look_ms)
 {
-	mend(b);
-	try_to_lead(b);
-	if (!b->pg || ++*count >= TICKS_TO_LOOK) {
-		*count = 0;
-		look(b);
+	bool there = pg_mend(b->pool);
+	int64_t now = clock_mono_ms();
+	if (there) {
+		mend(b);
+		try_to_lead(b);
 	}
+	if (there && now >= *look_ms) {
+		look(b);
+		*look_ms = now + (b->pg ? LOOK_MS : TICK_MS);
+	}
+	return clock_mono_ms() + (there && b->pg ? TICK_MS : MEND_MS);
 }
 
 static void *bus_thread(void *arg)
 {
 	struct bus *b = arg;
-	int64_t next = clock_mono_ms();
-	int count = 0;
+	int64_t next = 0, look_ms = clock_mono_ms() + LOOK_MS;
 	while (!atomic_load(&b->stop)) {
 		int64_t left = next - clock_mono_ms();
 		if (left <= 0) {
-			tick(b, &count);
-			next = clock_mono_ms() + TICK_MS;
-			left = TICK_MS;
+			next = tick(b, &look_ms);
+			continue;
 		}
+		bool had = b->pg != NULL;
 		struct pollfd p[] = { { .fd = b->wakeup, .events = POLLIN }, { .fd = b->pg ? PQsocket(b->pg) : -1, .events = POLLIN } };
 		poll(p, ARRAY_LEN(p), (int)left);
 		if (p[0].revents) {
@@ -234,6 +240,8 @@ static void *bus_thread(void *arg)
 		}
 		if (b->pg && p[1].revents)
 			hear(b);
+		if (had && !b->pg)
+			next = 0;
 	}
 	disconnect(b);
 	return NULL;
@@ -256,6 +264,7 @@ int bus_start(struct bus *b, store_news_fn fn, void *ctx, struct error *err)
 	pthread_mutex_lock(&b->lock);
 	b->running = true;
 	pthread_mutex_unlock(&b->lock);
+	pg_pool_mended(b->pool, true);
 	return 0;
 }
 
@@ -267,6 +276,7 @@ void bus_stop(struct bus *b)
 	pthread_mutex_unlock(&b->lock);
 	if (!running)
 		return;
+	pg_pool_mended(b->pool, false);
 	atomic_store(&b->stop, true);
 	wake(b);
 	pthread_join(b->thread, NULL);

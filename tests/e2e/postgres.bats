@@ -10,7 +10,7 @@ setup_file() {
 	need_postgres
 	pg_database "e2e_$$"
 	export PG_NAME=e2e_$$
-	sbx_start --set store.driver=postgresql --set "store.url=$PG_URL" --set store.timeout=2s
+	sbx_start --set store.driver=postgresql --set "store.url=$PG_URL" --set store.timeout=2s --set policy.max_host_pressure=1
 }
 
 teardown_file() {

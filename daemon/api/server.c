@@ -53,6 +53,7 @@ struct api *api_new(const struct api_options *o)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&a->idle, &attr);
 	pthread_condattr_destroy(&attr);
+	a->events = events_new(o);
 	if (read_config(a, NULL) != 0)
 		log_warn("api", "trusted proxies and hosts are not usable");
 	return a;
@@ -371,6 +372,7 @@ bool api_stop(struct api *a, int64_t timeout_ms)
 	pthread_mutex_unlock(&a->lock);
 	wait_wake_all(a);
 	stream_abort_all(a);
+	events_stop(a->events);
 	/* The HTTP library may not be stopped with suspended connections. */
 	if (!wait_zero(a, &a->suspended, deadline_us))
 		return false;
@@ -390,6 +392,7 @@ void api_free(struct api *a)
 {
 	if (!a)
 		return;
+	events_free(a->events, a->o.controller);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	origins_done(&a->origins);

@@ -14,6 +14,7 @@ struct bridges;
 struct carrier;
 struct front;
 struct stream;
+struct event_streams;
 
 struct listener {
 	struct api *api;
@@ -47,6 +48,7 @@ struct api {
 	struct origins origins;
 	struct poll_wait *polls; /* waiting long polls */
 	struct stream *streams;  /* open line streams */
+	struct event_streams *events;
 	struct carrier *carrier; /* with the first TCP listener */
 	struct bridges *bridges; /* WebSocket connections */
 };
@@ -55,6 +57,11 @@ struct api {
  * too many run, ERR_UNAVAILABLE when the daemon stops. */
 int api_thread(struct api *a, void *(*fn)(void *), void *arg, struct error *err);
 void api_thread_end(struct api *a); /* the last thing such a thread does */
+
+/* Open streams of events: see handlers_events.c. */
+struct event_streams *events_new(const struct api_options *o);
+void events_stop(struct event_streams *all); /* each ends */
+void events_free(struct event_streams *all, struct controller *c);
 
 void api_suspended(struct api *a, int change);
 bool api_stopping(struct api *a);

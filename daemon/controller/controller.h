@@ -176,7 +176,27 @@ int64_t controller_reap(struct controller *c);
 /* Called (any thread) when the next deadline may have moved earlier. */
 void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx);
 
-/* Called (any thread) when events may have been added; as controller_on_work. */
+/* Called (any thread) when events may have been added, until controller_off_event(ctx); otherwise as controller_on_work. */
 void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx);
+void controller_off_event(struct controller *c, void *ctx);
+
+/* --- events --- */
+
+/* What happened to sandboxes and operations, in the order in which it became true; kept as long as records are. */
+struct event_view {
+	struct id id;
+	const char *type;
+	const char *tenant;
+	struct id sandbox, operation; /* operation "": none */
+	const char *detail, *actor;   /* NULL: none */
+	int64_t created_us;
+};
+typedef void (*event_view_fn)(void *ctx, const struct event_view *e);
+/* Calls fn for each event after *cursor ("": from the oldest) that the caller may see, among the next EVENTS_PAGE; *cursor is then the
+ * last one read, seen or not. Returns how many were read; 0: there are no more. -1: error. */
+enum { EVENTS_PAGE = 200 };
+int controller_events(struct controller *c, const struct caller *who, struct id *cursor, event_view_fn fn, void *ctx, struct error *err);
+/* The newest event, "" when there is none. */
+int controller_last_event(struct controller *c, struct id *ret, struct error *err);
 
 #endif

@@ -16,8 +16,11 @@ struct hooks {
 	pthread_mutex_t lock; /* held while a hook runs: one that was removed does not run any more */
 	struct work_hook *work;
 	size_t n_work;
-	void (*event)(void *ctx);
-	void *event_ctx;
+	struct event_hook {
+		void (*fn)(void *ctx);
+		void *ctx;
+	} *event;
+	size_t n_event;
 	void (*deadline)(void *ctx);
 	void *deadline_ctx;
 	int64_t wake_us;      /* what the timer waits for, 0: nothing */
@@ -42,6 +45,7 @@ void hooks_free(struct hooks *h)
 		free(h->progress[i].text);
 	free(h->progress);
 	free(h->work);
+	free(h->event);
 	pthread_mutex_destroy(&h->progress_lock);
 	pthread_mutex_destroy(&h->lock);
 	free(h);
@@ -94,17 +98,28 @@ void hooks_all_work(struct hooks *h)
 
 void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx)
 {
-	pthread_mutex_lock(&c->hooks->lock);
-	c->hooks->event = fn;
-	c->hooks->event_ctx = ctx;
-	pthread_mutex_unlock(&c->hooks->lock);
+	struct hooks *h = c->hooks;
+	pthread_mutex_lock(&h->lock);
+	h->event = xrealloc(h->event, h->n_event + 1, sizeof(*h->event));
+	h->event[h->n_event++] = (struct event_hook){ .fn = fn, .ctx = ctx };
+	pthread_mutex_unlock(&h->lock);
+}
+
+void controller_off_event(struct controller *c, void *ctx)
+{
+	struct hooks *h = c->hooks;
+	pthread_mutex_lock(&h->lock);
+	for (size_t i = 0; i < h->n_event; i++)
+		if (h->event[i].ctx == ctx)
+			h->event[i--] = h->event[--h->n_event];
+	pthread_mutex_unlock(&h->lock);
 }
 
 void hooks_event(struct hooks *h)
 {
 	pthread_mutex_lock(&h->lock);
-	if (h->event)
-		h->event(h->event_ctx);
+	for (size_t i = 0; i < h->n_event; i++)
+		h->event[i].fn(h->event[i].ctx);
 	pthread_mutex_unlock(&h->lock);
 }
 

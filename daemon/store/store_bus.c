@@ -192,7 +192,7 @@ static void tell_pending(struct bus *b)
 		buf_addf(&text, "%s%c%s", text.len ? " " : "", list[i].what, list[i].id.text);
 		if (i + 1 == n || text.len > PAYLOAD_MAX - sizeof(struct news)) {
 			run(b, "SELECT pg_notify('" CHANNEL "', $1)", buf_str(&text), NULL);
-			text.len = 0;
+			buf_reset(&text);
 		}
 	}
 	free(list);

@@ -270,7 +270,7 @@ static void each_hears_what_the_other_does(void **state)
 	work(&p->a, OPK_CREATE, true, NULL);
 	assert_true(within(1500, is_positive, &ended));
 	controller_on_work(p->a.c, &p->a.node, NULL, NULL);
-	controller_on_event(p->a.c, NULL, NULL);
+	controller_off_event(p->a.c, &events);
 	create_result_done(&r);
 }
 

@@ -73,7 +73,8 @@ static struct MHD_Response *response_of(struct answer *a)
 	if (!a->body)
 		return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 	struct MHD_Response *m = MHD_create_response_from_buffer(a->len, steal(&a->body), MHD_RESPMEM_MUST_FREE);
-	MHD_add_response_header(m, "Content-Type", "application/json");
+	if (!map_get(&a->headers, "Content-Type"))
+		MHD_add_response_header(m, "Content-Type", "application/json");
 	return m;
 }
 

@@ -71,6 +71,14 @@ struct event_streams *events_new(const struct api_options *o)
 	return all;
 }
 
+unsigned events_count(struct event_streams *all)
+{
+	pthread_mutex_lock(&all->lock);
+	unsigned n = all->n;
+	pthread_mutex_unlock(&all->lock);
+	return n;
+}
+
 void events_stop(struct event_streams *all)
 {
 	pthread_mutex_lock(&all->lock);
@@ -247,6 +255,5 @@ int handle_events(struct request *r, struct answer *a, struct error *err)
 	a->status = MHD_HTTP_OK;
 	a->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_read, s, on_freed);
 	MHD_add_response_header(a->response, "Content-Type", lines ? "application/x-ndjson" : "text/event-stream");
-	MHD_add_response_header(a->response, "Cache-Control", "no-store");
 	return 0;
 }

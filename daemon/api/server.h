@@ -60,6 +60,7 @@ void api_thread_end(struct api *a); /* the last thing such a thread does */
 
 /* Open streams of events: see handlers_events.c. */
 struct event_streams *events_new(const struct api_options *o);
+unsigned events_count(struct event_streams *all);
 void events_stop(struct event_streams *all); /* each ends */
 void events_free(struct event_streams *all, struct controller *c);
 

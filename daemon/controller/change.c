@@ -25,6 +25,7 @@ static void free_lists(struct change *ch)
 		free(ch->events[i].actor);
 	}
 	free(ch->events);
+	free(ch->measures);
 	for (size_t i = 0; i < ch->n_given; i++)
 		reservation_done(&ch->given[i]);
 	free(ch->given);
@@ -87,6 +88,8 @@ int change_commit(struct change *ch, struct error *err)
 	if (write_events(ch, err) != 0 || commit(ch, err) != 0)
 		return -1;
 	ch->taken = NULL;
+	for (size_t i = 0; i < ch->n_measures; i++)
+		metrics_add(ch->c->metrics, &ch->measures[i]);
 	tell_others(ch);
 	if (ch->n_events)
 		hooks_event(ch->c->hooks);
@@ -170,6 +173,7 @@ int change_end_op(struct change *ch, struct op_head *op, const struct op_change 
 			   .sandbox = &op->sandbox, .operation = &op->id,
 			   .detail = to->result ? outcome_text(to->result->outcome) : op_kind_text(op->kind) };
 	add_event(ch, &e);
+	change_measure(ch, op, false, to);
 	add_id(&ch->ended, &ch->n_ended, &op->id);
 	/* Its retention begins: the timer must know of the first one. */
 	change_wake(ch, ch->now + controller_settings(ch->c).retention_ms * 1000);

@@ -8,6 +8,7 @@
 #define SANDBOX_DAEMON_CONTROLLER_H
 
 #include "daemon/aegis/aegis.h"
+#include "shared/base/buf.h"
 #include "shared/base/error.h"
 #include "shared/model/model.h"
 
@@ -179,6 +180,9 @@ void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *c
 /* Called (any thread) when events may have been added, until controller_off_event(ctx); otherwise as controller_on_work. */
 void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx);
 void controller_off_event(struct controller *c, void *ctx);
+
+/* Everything it counts, in the text format of Prometheus. A store that does not answer leaves its own figures out. */
+void controller_metrics(struct controller *c, struct buf *out);
 
 /* --- events --- */
 

@@ -34,6 +34,7 @@ struct nodes {
 
 struct watches;
 struct hooks;
+struct metrics;
 
 /* An operation whose begin was being committed when the store's connection was lost: nobody knows whether it was. */
 struct doubt {
@@ -48,6 +49,7 @@ struct controller {
 	struct nodes nodes;
 	struct watches *watches;
 	struct hooks *hooks;
+	struct metrics *metrics;
 	pthread_mutex_t doubts_lock;
 	struct doubt *doubts;
 	size_t n_doubts;
@@ -58,11 +60,20 @@ struct settings controller_settings(struct controller *c);
 /* --- change.c: one transaction and its consequences --- */
 
 struct change_event;
+struct measure {
+	enum op_kind kind;
+	bool queued;          /* leased now; else ended, as: */
+	bool succeeded;
+	enum outcome outcome; /* NONE: only succeeded says */
+	int64_t took_us;
+};
 struct change {
 	struct controller *c;
 	struct db_tx *tx;
 	int64_t now;
 	struct id *ended;             /* operations that ended */
+	struct measure *measures;     /* what they and the leases took, for metrics */
+	size_t n_measures;
 	size_t n_ended;
 	struct id *work;              /* nodes that may have something to lease */
 	size_t n_work;
@@ -123,6 +134,7 @@ int lookup_create(struct db_tx *tx, const struct sandbox_head *h, struct op_head
 
 int nodes_load(struct controller *c, struct error *err);
 void nodes_done(struct controller *c);
+void nodes_metrics(struct controller *c, struct buf *out);
 /* Fills the decision; take (may be NULL) gets node and is taken in memory when placed. */
 void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *take);
 void nodes_give(struct controller *c, const struct reservation *r);
@@ -160,6 +172,14 @@ char *hooks_get_progress(struct hooks *h, const struct id *operation); /* NULL: 
 int requeue_one(struct change *ch, struct op_head *op, struct error *err);
 /* Commands of another boot: nothing of them is left. node NULL: of all nodes. */
 int end_lost_execs(struct controller *c, const struct id *node, struct error *err);
+
+/* --- metrics.c --- */
+
+struct metrics *metrics_new(void);
+void metrics_free(struct metrics *m);
+void metrics_add(struct metrics *m, const struct measure *one);
+/* Notes that an operation was leased or has ended; counted when the change is committed. */
+void change_measure(struct change *ch, const struct op_head *op, bool queued, const struct op_change *to);
 
 /* --- doubts.c: what a lost commit left --- */
 

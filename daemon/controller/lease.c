@@ -27,6 +27,7 @@ static int start(struct change *ch, struct op_head *op, struct sandbox_head *h, 
 	if (store_op_move(ch->tx, op, &to, ch->now, err) != 0)
 		return -1;
 	ch->doubt = (struct doubt){ .op = op->id, .attempt = op->attempt };
+	change_measure(ch, op, true, NULL);
 	/* One that goes back after a restart is creating already. */
 	if (op->kind != OPK_CREATE || h->state != SANDBOX_SCHEDULED)
 		return 0;

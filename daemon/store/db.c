@@ -2,6 +2,7 @@
 #include "daemon/store/db_driver.h"
 
 #include "shared/base/buf.h"
+#include "shared/base/clock.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -41,17 +42,45 @@ void db_close(struct db *db)
 
 int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err)
 {
-	return db->ops->begin(db, mode, ret, err);
+	int64_t now = clock_mono_us();
+	atomic_fetch_add_explicit(&db->transactions, 1, memory_order_relaxed);
+	if (db->ops->begin(db, mode, ret, err) != 0) {
+		atomic_fetch_add_explicit(&db->failures, 1, memory_order_relaxed);
+		return -1;
+	}
+	(*ret)->of = db;
+	(*ret)->begun_us = now;
+	return 0;
+}
+
+static void note_end(struct db *db, int64_t begun_us)
+{
+	atomic_fetch_add_explicit(&db->busy_us, (uint64_t)(clock_mono_us() - begun_us), memory_order_relaxed);
 }
 
 int db_commit(struct db_tx *tx, struct error *err)
 {
-	return tx->ops->commit(tx, err);
+	struct db *db = tx->of;
+	int64_t begun = tx->begun_us;
+	int rc = tx->ops->commit(tx, err);
+	if (rc != 0)
+		atomic_fetch_add_explicit(&db->failures, 1, memory_order_relaxed);
+	note_end(db, begun);
+	return rc;
+}
+
+struct db_stats db_stats(const struct db *db)
+{
+	return (struct db_stats){ .transactions = atomic_load(&db->transactions), .failures = atomic_load(&db->failures),
+				  .busy_us = atomic_load(&db->busy_us) };
 }
 
 void db_rollback(struct db_tx *tx)
 {
+	struct db *db = tx->of;
+	int64_t begun = tx->begun_us;
 	tx->ops->rollback(tx);
+	note_end(db, begun);
 }
 
 bool db_doubtful(const struct error *err)

@@ -53,6 +53,11 @@ enum db_mode {
 /* Waits for a connection. With SQLite writers exclude each other. With PostgreSQL they exclude each other only through the
  * rows they lock or change (store_lock_sandbox), and each statement of a writer sees what is committed when it runs. */
 int db_begin(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err);
+/* Since it was opened. */
+struct db_stats {
+	uint64_t transactions, failures, busy_us;
+};
+struct db_stats db_stats(const struct db *db);
 /* Ends the transaction either way: on failure nothing was changed, unless db_doubtful says that nobody knows. */
 int db_commit(struct db_tx *tx, struct error *err);
 /* The connection was lost while the commit was on its way. */

@@ -217,6 +217,11 @@ bool store_leads(const struct store *s)
 	return !s->bus || bus_leads(s->bus);
 }
 
+struct db_stats store_stats(const struct store *s)
+{
+	return db_stats(s->db);
+}
+
 int store_begin(struct store *s, enum db_mode mode, struct db_tx **ret, struct error *err)
 {
 	return db_begin(s->db, mode, ret, err);

@@ -218,6 +218,12 @@ int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, bool tak
 typedef void (*op_retry_fn)(void *ctx, const struct id *node, int64_t not_before_us);
 int store_op_retries(struct db_tx *tx, op_retry_fn fn, void *ctx, struct error *err);
 
+/* For metrics: live sandboxes by state; commands that run. */
+typedef void (*count_fn)(void *ctx, const char *word, int64_t n);
+int store_sandbox_counts(struct db_tx *tx, count_fn fn, void *ctx, struct error *err);
+int store_op_running(struct db_tx *tx, int64_t *ret, struct error *err);
+struct db_stats store_stats(const struct store *s);
+
 /* --- outbox, keys, retention --- */
 
 struct event {

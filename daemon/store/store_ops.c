@@ -293,6 +293,16 @@ int store_op_exec_count(struct db_tx *tx, const struct sandbox_head *h, int64_t 
 	return 0;
 }
 
+int store_op_running(struct db_tx *tx, int64_t *ret, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_OP_RUNNING);
+	if (db_step(s, err) < 0)
+		return -1;
+	*ret = db_i64(s, 0);
+	db_reset(s);
+	return 0;
+}
+
 int store_op_next(struct db_tx *tx, const struct id *node, int64_t now, bool take, struct op_head *ret, struct error *err)
 {
 	struct db_stmt *s = db_query(tx, take ? Q_OP_TAKE_WORK : Q_OP_NEXT_WORK);

@@ -173,6 +173,15 @@ int store_sandbox_next_due(struct db_tx *tx, int64_t *ret, struct error *err)
 	return 0;
 }
 
+int store_sandbox_counts(struct db_tx *tx, count_fn fn, void *ctx, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_SANDBOX_COUNTS);
+	int rc;
+	while ((rc = db_step(s, err)) == 1)
+		fn(ctx, db_text(s, 0), db_i64(s, 1));
+	return rc;
+}
+
 /* --- changes --- */
 
 int store_sandbox_move(struct db_tx *tx, struct sandbox_head *h, const struct sandbox_change *change, int64_t now, struct error *err)

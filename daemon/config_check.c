@@ -228,6 +228,18 @@ static int check_store(const struct daemon_config *c, struct error *err)
 	return *c->store_password_file ? check_path("store.password_file", c->store_password_file, err) : 0;
 }
 
+/* A subject is words between dots; * and > are for subscribers. */
+static int check_events(const struct daemon_config *c, struct error *err)
+{
+	const char *s = c->nats_subject;
+	size_t n = strlen(s);
+	if (n == 0 || n > 100 || s[0] == '.' || s[n - 1] == '.' || strstr(s, "..") || strpbrk(s, " \t*>"))
+		return error_set(err, ERR_INVALID, "events.nats_subject: '%.100s' is not a subject such as sandbox.events", s);
+	if (*c->nats_credentials && check_path("events.nats_credentials", c->nats_credentials, err) != 0)
+		return -1;
+	return *c->nats_ca ? check_path("events.nats_ca", c->nats_ca, err) : 0;
+}
+
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
 	static const char *const roles[] = { "all", NULL };
@@ -236,7 +248,7 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
-	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
+	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
 		return -1;
 	return check_registries(c->allowed_registries, err) != 0 ? -1 : check_worker(c, err);
 }

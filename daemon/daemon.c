@@ -7,6 +7,7 @@
 #include "daemon/api/api.h"
 #include "daemon/api/peer.h"
 #include "daemon/controller/controller.h"
+#include "daemon/events/publisher.h"
 #include "daemon/process.h"
 #include "daemon/reaper.h"
 #include "daemon/store/store.h"
@@ -39,6 +40,7 @@ struct daemon {
 	struct runtime *runtime;
 	struct worker *worker;
 	struct reaper *reaper;
+	struct publisher *publisher;
 	struct admin_token *token;
 	struct api *api;
 };
@@ -152,7 +154,9 @@ static int start_worker(struct daemon *d, struct error *err)
 	};
 	if (worker_start(&o, &d->worker, err) != 0)
 		return -1;
-	return reaper_start(d->controller, &d->reaper, err);
+	if (reaper_start(d->controller, &d->reaper, err) != 0)
+		return -1;
+	return publisher_start(d->controller, &d->config, &d->publisher, err);
 }
 
 static int start_api(struct daemon *d, struct error *err)
@@ -211,6 +215,7 @@ static bool stop(struct daemon *d)
 	if (d->api && !api_stop(d->api, API_STOP_MS))
 		return false;
 	api_free(d->api);
+	publisher_stop(d->publisher);
 	reaper_stop(d->reaper);
 	if (d->worker)
 		worker_stop(d->worker);

@@ -35,7 +35,7 @@ typedef void (*connected_fn)(void *connection, void *ctx);
 	F(int, natsOptions_SetSecure, (void *options, bool secure)) \
 	F(int, natsConnection_Connect, (void **connection, void *options)) \
 	F(int, natsConnection_Status, (void *connection)) \
-	F(bool, natsConnection_HasHeaderSupport, (void *connection)) \
+	F(int, natsConnection_HasHeaderSupport, (void *connection)) \
 	F(int, natsConnection_PublishMsg, (void *connection, void *message)) \
 	F(int, natsConnection_FlushTimeout, (void *connection, int64_t ms)) \
 	F(void, natsConnection_Destroy, (void *connection)) \
@@ -163,7 +163,7 @@ int nats_publish(struct nats *n, const char *subject, const char *id, const char
 {
 	void *m = NULL;
 	int status = n->natsMsg_Create(&m, subject, NULL, text, (int)strlen(text));
-	if (status == OK && n->natsConnection_HasHeaderSupport(n->connection))
+	if (status == OK && n->natsConnection_HasHeaderSupport(n->connection) == OK)
 		status = n->natsMsgHeader_Set(m, "Nats-Msg-Id", id);
 	if (status == OK)
 		status = n->natsConnection_PublishMsg(n->connection, m);

@@ -123,8 +123,8 @@ const struct verb verb_events = {
 	.name = "events",
 	.group = GROUP_SYSTEM,
 	.summary = "show what happened to sandboxes and operations",
-	.details = "One line an event: time, type, sandbox, who asked, detail. With --json one object a line.",
-	.manual = "Events are kept as long as records are (store.retention). They come in the order in which they became true. With --follow a connection that "
+	.details = "One line an event: time, type, sandbox, who asked, detail.",
+	.manual = "With --json each line is one object. Events are kept as long as records are (store.retention). They come in the order in which they became true. With --follow a connection that "
 		  "breaks is taken up again behind the last event shown.",
 	.options = options,
 	.examples = examples,

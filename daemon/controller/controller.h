@@ -200,6 +200,11 @@ typedef void (*event_view_fn)(void *ctx, const struct event_view *e);
  * last one read, seen or not. Returns how many were read; 0: there are no more. -1: error. */
 enum { EVENTS_PAGE = 200 };
 int controller_events(struct controller *c, const struct caller *who, struct id *cursor, event_view_fn fn, void *ctx, struct error *err);
+/* How far the reader of this name has come ("": not begun), kept in the store. */
+int controller_mark_get(struct controller *c, const char *name, struct id *ret, struct error *err);
+int controller_mark_put(struct controller *c, const char *name, const struct id *event, struct error *err);
+/* Whether this daemon does what only one of those on a store should. */
+bool controller_leads(struct controller *c);
 /* The newest event, "" when there is none. */
 int controller_last_event(struct controller *c, struct id *ret, struct error *err);
 

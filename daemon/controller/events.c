@@ -41,3 +41,24 @@ int controller_last_event(struct controller *c, struct id *ret, struct error *er
 		return -1;
 	return store_event_last(tx, ret, err);
 }
+
+int controller_mark_get(struct controller *c, const char *name, struct id *ret, struct error *err)
+{
+	auto_tx *tx = NULL;
+	if (store_begin(c->store, DB_READ, &tx, err) != 0)
+		return -1;
+	return store_mark_get(tx, name, ret, err);
+}
+
+int controller_mark_put(struct controller *c, const char *name, const struct id *event, struct error *err)
+{
+	auto_tx *tx = NULL;
+	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_mark_put(tx, name, event, store_now(c->store), err) != 0)
+		return -1;
+	return db_commit(steal(&tx), err);
+}
+
+bool controller_leads(struct controller *c)
+{
+	return store_leads(c->store);
+}

@@ -3,7 +3,6 @@
 
 #include "daemon/config.h"
 #include "daemon/events/nats.h"
-#include "daemon/store/store.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -25,7 +24,6 @@ enum {
 
 struct publisher {
 	struct controller *controller;
-	struct store *store;
 	struct nats *nats;
 	char subject[128];
 	struct caller system;
@@ -87,28 +85,12 @@ static void publish(void *ctx, const struct event_view *e)
 	pass->rc = nats_publish(pass->p->nats, subject, e->id.text, text, &pass->err);
 }
 
-static int read_mark(struct publisher *p, struct id *ret, struct error *err)
-{
-	auto_tx *tx = NULL;
-	if (store_begin(p->store, DB_READ, &tx, err) != 0)
-		return -1;
-	return store_mark_get(tx, MARK, ret, err);
-}
-
-static int move_mark(struct publisher *p, const struct id *to, struct error *err)
-{
-	auto_tx *tx = NULL;
-	if (store_begin(p->store, DB_WRITE, &tx, err) != 0 || store_mark_put(tx, MARK, to, store_now(p->store), err) != 0)
-		return -1;
-	return db_commit(steal(&tx), err);
-}
-
 /* One page. 1: there may be more; 0: no more; -1: again later, from the same place. */
 static int publish_page(struct publisher *p, struct error *err)
 {
 	struct pass pass = { .p = p };
 	struct id cursor = { .text = "" };
-	if (read_mark(p, &cursor, err) != 0)
+	if (controller_mark_get(p->controller, MARK, &cursor, err) != 0)
 		return -1;
 	int n = controller_events(p->controller, &p->system, &cursor, publish, &pass, err);
 	if (n <= 0)
@@ -117,7 +99,7 @@ static int publish_page(struct publisher *p, struct error *err)
 		*err = pass.err;
 		return -1;
 	}
-	if (nats_flush(p->nats, FLUSH_MS, err) != 0 || move_mark(p, &cursor, err) != 0)
+	if (nats_flush(p->nats, FLUSH_MS, err) != 0 || controller_mark_put(p->controller, MARK, &cursor, err) != 0)
 		return -1;
 	return n == EVENTS_PAGE;
 }
@@ -136,7 +118,7 @@ static int64_t pass(struct publisher *p)
 {
 	struct error err = ERROR_INIT;
 	int rc;
-	if (!store_leads(p->store))
+	if (!controller_leads(p->controller))
 		return POLL_MS;
 	if (!nats_connected(p->nats)) {
 		note_away(p, true, "no connection to NATS");
@@ -181,7 +163,6 @@ int publisher_start(struct controller *c, const struct daemon_config *config, st
 		return 0;
 	struct publisher *p = xcalloc(1, sizeof(*p));
 	p->controller = c;
-	p->store = controller_store(c);
 	p->system = (struct caller){ .role = ROLE_ADMIN, .all_tenants = true };
 	snprintf(p->subject, sizeof(p->subject), "%s", config->nats_subject);
 	struct nats_options o = { .url = config->nats_url, .credentials = config->nats_credentials, .ca = config->nats_ca };

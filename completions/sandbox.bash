@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation context use config login logout auth image daemon doctor api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation events context use config login logout auth image daemon doctor api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -31,6 +31,7 @@ _sandbox_options() {
 	'operation list') echo ' --limit -n' ;;
 	'operation inspect') echo '' ;;
 	'operation cancel') echo ' --signal -s' ;;
+	'events') echo ' --follow -f --since' ;;
 	'context' | 'ctx') echo '' ;;
 	'context list') echo '' ;;
 	'context show') echo '' ;;
@@ -159,6 +160,7 @@ _sandbox_value() {
 	'top --interval' | 'top -n') echo ':none' ;;
 	'operation list --limit' | 'operation list -n') echo ':none' ;;
 	'operation cancel --signal' | 'operation cancel -s') echo ':none' ;;
+	'events --since') echo ':none' ;;
 	'context create --url') echo ':none' ;;
 	'context create --token-helper') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
@@ -202,6 +204,7 @@ _sandbox_what() {
 	'operation list') echo 'sandbox' ;;
 	'operation inspect') echo 'operation' ;;
 	'operation cancel') echo 'operation' ;;
+	'events') echo '' ;;
 	'context' | 'ctx') echo 'sub' ;;
 	'context list') echo '' ;;
 	'context show') echo 'context' ;;

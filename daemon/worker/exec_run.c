@@ -110,9 +110,13 @@ static bool passed(int64_t *at_ms, int64_t now)
 
 static void link_too_late(struct exec *x)
 {
+	bool stuck = x->delivered && x->canceling;
 	struct spool_end end;
 
-	if (x->delivered)
+	if (x->state == EXEC_OPENING)
+		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST,
+				    "sandbox-init does not answer; whether the command started or ended is unknown");
+	else if (x->delivered)
 		end = exec_end_text(
 			OUTCOME_LOST, MUX_ERR_LOST,
 			"the connection to the sandbox broke and did not come back; whether the command ended is unknown");
@@ -120,6 +124,8 @@ static void link_too_late(struct exec *x)
 		end = exec_end_text(OUTCOME_NOT_STARTED, MUX_ERR_UNAVAILABLE,
 				    "the sandbox does not answer: sandbox-init has not connected");
 	exec_end(x, &end);
+	if (stuck) /* it was to be ended, and may be running */
+		execs_stuck(x->all, &x->info.sandbox);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *ctx)

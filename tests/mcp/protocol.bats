@@ -16,8 +16,8 @@ b = Bridge(start=False)
 time.sleep(1)
 check(b.lines.empty(), b.raw)
 start = time.time()
-check(b.close(2) == 0)
-check(time.time() - start < 1)
+check(b.close(5) == 0)
+check(time.time() - start < 2)
 PY
 }
 
@@ -151,7 +151,7 @@ check(b.rss_kib() < 16 * 1024, b.rss_kib())
 b.write('{"jsonrpc":"2.0","id":"last","method":"ping"}')
 b.process.stdin.close()
 check(b.recv()["id"] == "last")
-check(b.process.wait(2) == 0)
+check(b.process.wait(5) == 0)
 PY
 }
 
@@ -175,7 +175,7 @@ for nonblocking in (False, True):
     messages = [json.loads(line) for line in data.splitlines()]
     check([m["id"] for m in messages] == list(range(20)))
     p.stdin.close()
-    check(p.wait(2) == 0)
+    check(p.wait(5) == 0)
     os.close(r)
 PY
 }
@@ -194,7 +194,7 @@ p = subprocess.Popen([os.path.join(BUILD, "sandbox-mcp")], stdin=subprocess.PIPE
 os.close(w)
 time.sleep(0.2)
 os.close(r)
-check(p.wait(2) == 0)
+check(p.wait(5) == 0)
 PY
 }
 

@@ -64,7 +64,7 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 lib = $(BUILD)/lib$(1).a
 SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
-PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init
+PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-remote.so
 # The prompt of `sandbox console` is a program of its own where there is readline, so that nothing else loads it.
 CONSOLE_C := $(wildcard cli/console/*.c)
 ifneq ($(wildcard /usr/include/readline/readline.h /usr/local/include/readline/readline.h),)
@@ -109,6 +109,18 @@ $(BUILD)/sandbox-console: $(call obj,$(CONSOLE_C)) $(call lib,cli) $(SHARED_LIBS
 $(BUILD)/sandboxd: $(call obj,daemon/main.c) $(call lib,daemon) $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(DAEMON_LIBS)
+
+# sandbox-remote.so: what `sandbox` loads to speak https, self-contained, so that the program itself needs neither libcurl nor OpenSSL.
+REMOTE_C := $(wildcard cli/remote/*.c) shared/http/ws.c shared/http/ws_key.c shared/http/answer.c $(BASE_C)
+REMOTE_OBJ := $(patsubst %.c,$(BUILD)/pic/%.o,$(REMOTE_C))
+$(BUILD)/pic/%.o: %.c
+	$(call say,CC-PIC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fPIE,$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+
+$(BUILD)/sandbox-remote.so: $(REMOTE_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(filter-out -pie,$(LDFLAGS_ALL)) -shared -Wl,-Bsymbolic -o $@ $^ $(call pc_libs,libcurl libcrypto) -lwslay
 
 # sandbox-init: static, with musl where there is one (13-55 KB and tens of KB resident instead of 0.8 MB).
 MUSL_CC ?= $(shell command -v musl-gcc)
@@ -182,6 +194,7 @@ install: all
 	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
 	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
 	[ ! -f $(BUILD)/sandbox-console ] || install -m 0755 $(BUILD)/sandbox-console "$(DESTDIR)$(LIBEXECDIR)/"
+	install -m 0644 $(BUILD)/sandbox-remote.so "$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
 	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man1/"; done
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
@@ -195,7 +208,8 @@ install: all
 
 uninstall:
 	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console"
-	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)" \
+		"$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"

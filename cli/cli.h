@@ -18,6 +18,9 @@ struct cli {
 	const char *server;  /* --server; after settings_resolve what counts, NULL: the local socket */
 	const char *tenant;  /* --tenant; after settings_resolve what counts */
 	const char *context; /* --context */
+	const char *ca_file; /* --ca-file, else SANDBOX_CA_FILE */
+	bool insecure_http;  /* --insecure-http, SANDBOX_INSECURE_HTTP: a token may go over plain http */
+	const char *token;   /* SANDBOX_TOKEN; never an option: process lists show those to everybody */
 	const char *json;    /* --json: "" for all, else the fields selected; NULL: not JSON */
 	bool quiet;          /* -q: ids only, no notes */
 	bool debug;          /* --debug, SANDBOX_DEBUG: requests on stderr */

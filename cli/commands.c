@@ -13,7 +13,9 @@ const struct verb *const verbs[] = {
 const struct option_row cli_globals[] = {
 	OPT_OPTIONAL(0, "json", struct cli, json, "FIELDS", "one JSON value on standard output; with FIELDS only those"),
 	OPT_FLAG('q', "quiet", struct cli, quiet, "only the result; of lists only the ids"),
-	OPT_TEXT(0, "server", struct cli, server, "URL", "the daemon to use: unix:///path (SANDBOX_URL)"),
+	OPT_TEXT(0, "server", struct cli, server, "URL", "the daemon to use: https://host or unix:///path (SANDBOX_URL)"),
+	OPT_TEXT(0, "ca-file", struct cli, ca_file, "FILE", "trust the authorities in this PEM file alone (SANDBOX_CA_FILE)"),
+	OPT_FLAG(0, "insecure-http", struct cli, insecure_http, "let the token go over plain http (SANDBOX_INSECURE_HTTP)"),
 	OPT_TEXT(0, "context", struct cli, context, "NAME", "the context to use (SANDBOX_CONTEXT)"),
 	OPT_TEXT(0, "tenant", struct cli, tenant, "NAME", "the tenant to act in (SANDBOX_TENANT)"),
 	OPT_TEXT(0, "format", struct cli, format, "TEMPLATE", "print {{.field}} and text for each result; {{json .}} is all of it"),

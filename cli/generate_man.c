@@ -270,6 +270,10 @@ static void environment(struct buf *out)
 	} rows[] = {
 		{ "SANDBOX_URL", "the server, as --server" },
 		{ "SANDBOX_CONTEXT", "the context, as --context; without effect beside SANDBOX_URL" },
+		{ "SANDBOX_TOKEN", "the token for a server at an http or https address" },
+		{ "SANDBOX_CA_FILE", "authorities to trust, as --ca-file" },
+		{ "SANDBOX_INSECURE_HTTP", "when not empty, as --insecure-http" },
+		{ "https_proxy, http_proxy, all_proxy, no_proxy", "proxies for servers that are not on this machine, as libcurl reads them" },
 		{ "SANDBOX_TENANT", "the tenant, as --tenant" },
 		{ "SANDBOX_TOKEN", "the token to send, in place of a kept one; see sandbox-login(1)" },
 		{ "SANDBOX_PASSPHRASE", "opens a token that was stored with a passphrase, where nobody can be asked" },

@@ -37,6 +37,9 @@ static const char *env_text(const char *name)
 
 static void from_environment(struct cli *cli)
 {
+	cli->ca_file = env_text("SANDBOX_CA_FILE");
+	cli->token = env_text("SANDBOX_TOKEN");
+	cli->insecure_http = env_text("SANDBOX_INSECURE_HTTP") != NULL;
 	cli->debug = env_text("SANDBOX_DEBUG") != NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "cli/local.h"
 #include "cli/output.h"
 #include "cli/paths.h"
+#include "cli/session_remote.h"
 #include "shared/base/clock.h"
 #include "shared/base/id.h"
 #include "shared/base/mem.h"
@@ -26,6 +27,7 @@ struct session {
 	bool given;        /* by the user: nothing is started */
 	struct local_paths local;
 	struct unix_client *client;
+	struct session_remote *remote; /* an http or https server: then socket and client are NULL */
 };
 
 static int waits_end(const struct cli *cli)
@@ -46,7 +48,7 @@ static const char *unix_path(const char *url)
 	return NULL;
 }
 
-static int given_address(struct session *s, const char *url, struct error *err)
+static int given_address(const struct cli *cli, struct session *s, const char *url, struct error *err)
 {
 	char shown[200];
 	const char *path = unix_path(url);
@@ -57,10 +59,9 @@ static int given_address(struct session *s, const char *url, struct error *err)
 		s->given = true;
 		return 0;
 	}
-	if (strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0 || strncasecmp(url, "ssh://", 6) == 0)
-		return error_set(err, ERR_INVALID, "this release speaks to a daemon on this machine only, so %s cannot be used; "
-				 "give unix:///path, or unset SANDBOX_URL for the local daemon", shown);
-	return error_set(err, ERR_INVALID, "'%s' is not a server address: give unix:///absolute/path", shown);
+	if (strncasecmp(url, "ssh://", 6) == 0 || strncasecmp(url, "unix:", 5) == 0)
+		return error_set(err, ERR_INVALID, "'%s' is not a server address: give https://HOST, or unix:///absolute/path", shown);
+	return session_remote_new(cli, url, &s->remote, err);
 }
 
 static int session_get(struct cli *cli, struct session **ret, struct error *err)
@@ -69,7 +70,7 @@ static int session_get(struct cli *cli, struct session **ret, struct error *err)
 		struct session *s = xcalloc(1, sizeof(*s));
 		cli->session = s;
 		if (cli->server && *cli->server) {
-			if (given_address(s, cli->server, err) != 0)
+			if (given_address(cli, s, cli->server, err) != 0)
 				goto failed;
 		} else {
 			if (local_paths_find(&s->local, err) != 0)
@@ -91,6 +92,7 @@ void session_close(struct cli *cli)
 	if (!s)
 		return;
 	unix_client_free(s->client);
+	session_remote_free(s->remote);
 	local_paths_done(&s->local);
 	free(s->socket);
 	free(s->shown);
@@ -103,7 +105,7 @@ int session_socket(struct cli *cli, const char **ret, struct error *err)
 	struct session *s;
 	if (session_get(cli, &s, err) != 0)
 		return -1;
-	*ret = s->socket;
+	*ret = s->remote ? session_remote_shown(s->remote) : s->socket;
 	return 0;
 }
 
@@ -159,7 +161,10 @@ static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret,
 static int ensure_client(struct cli *cli, bool no_start, struct error *err)
 {
 	struct unix_client *client;
-	if (cli->session && cli->session->client)
+	struct session *s;
+	if (session_get(cli, &s, err) != 0)
+		return -1;
+	if (s->remote || s->client)
 		return 0;
 	if (connect_new(cli, no_start, &client, err) != 0)
 		return -1;
@@ -188,9 +193,19 @@ static const char *body_kind(const struct http_answer *a)
 	return "with something else than JSON";
 }
 
+static const char *server_name(const struct session *s)
+{
+	return s->remote ? session_remote_shown(s->remote) : s->shown;
+}
+
 static int not_this_api(const struct session *s, const struct http_answer *a, struct error *err)
 {
-	return error_set(err, ERR_PROTOCOL, "the server at %s answered %d%s%s %s: it is not the sandbox API", s->shown, a->status,
+	const char *to = map_get(&a->headers, "location");
+	char safe[200];
+	if (to && a->status >= 300 && a->status < 400)
+		return error_set(err, ERR_PROTOCOL, "the server at %s answered %d: it redirects to %s; redirects are not followed, the token would go along",
+				 server_name(s), a->status, text_escape(to, strlen(to), safe, sizeof(safe)));
+	return error_set(err, ERR_PROTOCOL, "the server at %s answered %d%s%s %s: it is not the sandbox API", server_name(s), a->status,
 			 a->reason[0] ? " " : "", a->reason, body_kind(a));
 }
 
@@ -267,19 +282,31 @@ static int show_dry(struct cli *cli, const char *method, const char *target, con
 	return error_set(err, ERR_NONE, "a dry run: nothing was sent");
 }
 
+static int send_request(struct cli *cli, const struct http_request *q, struct http_answer *a, struct error *err)
+{
+	struct session *s = cli->session;
+	if (s->remote) {
+		session_remote_set_interrupt(s->remote, waits_end(cli));
+		return session_remote_send(s->remote, q, a, err);
+	}
+	unix_client_set_interrupt(s->client, waits_end(cli));
+	return unix_client_send(s->client, q, a, err);
+}
+
 static int send_once(struct cli *cli, const struct call *c, const struct map *headers, const char *body, struct http_answer *a,
 		     struct error *err)
 {
 	int64_t started_us = clock_mono_us();
 	if (ensure_client(cli, c->no_start, err) != 0)
 		return -1;
-	struct unix_client *client = cli->session->client;
-	unix_client_set_interrupt(client, waits_end(cli));
-	int rc = unix_client_request(client, c->method, c->target, headers, body, body ? strlen(body) : 0,
-				     c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS, a, err);
+	struct http_request q = {
+		.method = c->method, .target = c->target, .headers = headers, .body = body, .n = body ? strlen(body) : 0, .body_fd = -1,
+		.timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS,
+	};
+	int rc = send_request(cli, &q, a, err);
 	debug_call(cli, c, started_us, rc == 0 ? a->status : 0);
-	if (rc != 0) {
-		unix_client_free(client);
+	if (rc != 0 && cli->session->client) {
+		unix_client_free(cli->session->client);
 		cli->session->client = NULL;
 	}
 	return rc;
@@ -364,8 +391,7 @@ int session_lines(struct cli *cli, const struct line_call *c, struct error *err)
 		.from_fd = c->body_fd >= 0, .body_fd = c->body_fd, .timeout_ms = STREAM_TIMEOUT_MS, .on_body = on_piece, .ctx = &state,
 	};
 	struct http_answer a = { .status = 0 };
-	unix_client_set_interrupt(cli->session->client, waits_end(cli));
-	int rc = unix_client_send(cli->session->client, &q, &a, err);
+	int rc = send_request(cli, &q, &a, err);
 	if (rc == 0 && (a.status < 200 || a.status > 299))
 		rc = failed_answer(cli, &a, err);
 	else if (rc == 0)
@@ -387,16 +413,35 @@ static bool coming_back(const struct cli *cli, const struct upgrade *u, const st
 	return poll(&p, 1, RESTART_POLL_MS) <= 0;
 }
 
+static int upgrade_remote(struct cli *cli, const struct upgrade *u, int *ret_fd, struct error *err)
+{
+	struct http_answer refusal = { .status = 0 };
+	session_remote_set_interrupt(cli->session->remote, waits_end(cli));
+	int rc = session_remote_stream(cli->session->remote, "/v1/mux", u->early, u->early_n, ret_fd, &refusal, err);
+	if (rc > 0)
+		rc = failed_answer(cli, &refusal, err);
+	http_answer_done(&refusal);
+	return rc;
+}
+
+static int upgrade_local(struct cli *cli, const struct upgrade *u, int *ret_fd, struct buf *ret_rest, struct error *err)
+{
+	struct unix_client *client;
+	if (connect_new(cli, u->restart, &client, err) != 0)
+		return -1;
+	unix_client_set_interrupt(client, waits_end(cli));
+	return unix_client_upgrade(client, "/v1/mux", u->early, u->early_n, ret_fd, ret_rest, err);
+}
+
 int session_upgrade(struct cli *cli, const struct upgrade *u, int *ret_fd, struct buf *ret_rest, struct error *err)
 {
+	struct session *s;
+	if (session_get(cli, &s, err) != 0)
+		return -1;
 	for (;;) {
 		struct error e = ERROR_INIT;
-		struct unix_client *client;
-		if (connect_new(cli, u->restart, &client, &e) == 0) {
-			unix_client_set_interrupt(client, waits_end(cli));
-			if (unix_client_upgrade(client, "/v1/mux", u->early, u->early_n, ret_fd, ret_rest, &e) == 0)
-				return 0;
-		}
+		if ((s->remote ? upgrade_remote(cli, u, ret_fd, &e) : upgrade_local(cli, u, ret_fd, ret_rest, &e)) == 0)
+			return 0;
 		if (!coming_back(cli, u, &e)) {
 			if (err)
 				*err = e;

@@ -1,7 +1,7 @@
 /*
  * The way to the server: address resolution, the local daemon's start, requests, and what failures mean.
  *
- * Address: --server, SANDBOX_URL, else the local socket: of root /run/sandbox/sandboxd.sock; of others $XDG_RUNTIME_DIR/sandbox/sandboxd.sock
+ * Address: --server, SANDBOX_URL (unix:///path, or https://host, for which session_remote.h loads a module), else the local socket: of root /run/sandbox/sandboxd.sock; of others $XDG_RUNTIME_DIR/sandbox/sandboxd.sock
  * (or sandboxd.sock in the state directory), and when nothing answers there but a system daemon's socket is usable, that one.
  * When no address was given and nothing answers, the user's daemon is started once, with a note on stderr.
  */

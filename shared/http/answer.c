@@ -1,5 +1,6 @@
 /* HTTP/1.1 answers: head and chunked body. See answer.h. */
 #include "shared/http/answer.h"
+#include "shared/http/unix_client.h"
 
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
@@ -8,6 +9,14 @@
 #include <strings.h>
 
 enum { HEADERS_MAX = 100, CHUNK_LINE_MAX = 1024, CHUNK_DIGITS_MAX = 15, TRAILERS_MAX = 32 };
+
+void http_answer_done(struct http_answer *a)
+{
+	map_done(&a->headers);
+	buf_done(&a->body);
+	a->status = 0;
+	a->reason[0] = '\0';
+}
 
 void http_head_done(struct http_head *h)
 {

@@ -33,14 +33,6 @@ struct exchange {
 	bool answered_early; /* the peer spoke before the body was sent */
 };
 
-void http_answer_done(struct http_answer *a)
-{
-	map_done(&a->headers);
-	buf_done(&a->body);
-	a->status = 0;
-	a->reason[0] = '\0';
-}
-
 struct unix_client *unix_client_from_fd(int take_fd)
 {
 	struct unix_client *c = xcalloc(1, sizeof(*c));

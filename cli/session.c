@@ -203,8 +203,8 @@ static int not_this_api(const struct session *s, const struct http_answer *a, st
 	const char *to = map_get(&a->headers, "location");
 	char safe[200];
 	if (to && a->status >= 300 && a->status < 400)
-		return error_set(err, ERR_PROTOCOL, "the server at %s answered %d: it redirects to %s; redirects are not followed, the token would go along",
-				 server_name(s), a->status, text_escape(to, strlen(to), safe, sizeof(safe)));
+		return error_set(err, ERR_PROTOCOL, "the server at %s answered %d %s: it redirects to %s; redirects are not followed, a token would go along",
+				 server_name(s), a->status, a->reason, text_escape(to, strlen(to), safe, sizeof(safe)));
 	return error_set(err, ERR_PROTOCOL, "the server at %s answered %d%s%s %s: it is not the sandbox API", server_name(s), a->status,
 			 a->reason[0] ? " " : "", a->reason, body_kind(a));
 }

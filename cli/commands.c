@@ -44,6 +44,8 @@ const char *verb_group_title(enum verb_group g)
 		return "Inside a sandbox";
 	case GROUP_SETTINGS:
 		return "Settings";
+	case GROUP_SERVER:
+		return "Server administration";
 	case GROUP_SYSTEM:
 		return "This machine";
 	case GROUP_COUNT:

@@ -12,7 +12,7 @@
 
 struct session_remote {
 	struct server_url url;
-	const char *token, *ca_file; /* borrowed */
+	const char *token, *tenant, *ca_file; /* borrowed */
 	void *library;
 	const struct remote_module *module;
 	struct remote *remote;
@@ -34,6 +34,7 @@ int session_remote_new(const struct cli *cli, const char *url, struct session_re
 	s->url = u;
 	s->interrupt_fd = -1;
 	s->token = cli->token;
+	s->tenant = cli->tenant;
 	s->ca_file = cli->ca_file;
 	*ret = s;
 	return 0;
@@ -98,7 +99,8 @@ static int load(struct session_remote *s, struct error *err)
 static int ready(struct session_remote *s, struct error *err)
 {
 	if (!s->remote) {
-		struct remote_options o = { .base = s->url.base, .token = s->token, .ca_file = s->ca_file, .loopback = s->url.loopback };
+		struct remote_options o = { .base = s->url.base, .token = s->token, .tenant = s->tenant, .ca_file = s->ca_file,
+					  .loopback = s->url.loopback };
 		if ((!s->module && load(s, err) != 0) || s->module->open(&o, &s->remote, err) != 0)
 			return -1;
 	}

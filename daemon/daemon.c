@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 
 #include "daemon/api/api.h"
+#include "daemon/api/credentials.h"
 #include "daemon/api/peer.h"
 #include "daemon/controller/controller.h"
 #include "daemon/events/publisher.h"
@@ -41,7 +42,7 @@ struct daemon {
 	struct worker *worker;
 	struct reaper *reaper;
 	struct publisher *publisher;
-	struct admin_token *token;
+	struct credentials *credentials;
 	struct api *api;
 };
 
@@ -170,10 +171,10 @@ static int start_api(struct daemon *d, struct error *err)
 	};
 	bool tcp = *d->config.listen != '\0';
 	if (tcp) {
-		if (admin_token_load(d->config.state_dir, &d->token, err) != 0)
+		if (credentials_new(d->config.state_dir, d->controller, &d->credentials, err) != 0)
 			return -1;
-		o.token_caller = admin_token_caller;
-		o.token_ctx = d->token;
+		o.token_caller = credentials_caller;
+		o.token_ctx = d->credentials;
 	}
 	d->api = api_new(&o);
 	if (api_listen_unix(d->api, d->config.socket, err) != 0)
@@ -232,7 +233,7 @@ static bool stop(struct daemon *d)
 		controller_free(d->controller);
 	if (d->store)
 		store_close(d->store);
-	admin_token_free(d->token);
+	credentials_free(d->credentials);
 	return true;
 }
 

@@ -9,7 +9,7 @@
 struct pump;
 
 struct remote {
-	char *base, *token, *ca_file;
+	char *base, *token, *tenant, *ca_file;
 	bool loopback;
 	int interrupt_fd;
 	CURLM *multi;         /* keeps the connection of requests */

@@ -121,12 +121,15 @@ static void module_free(struct remote *r)
 		explicit_bzero(r->token, strlen(r->token));
 	free(r->token);
 	free(r->base);
+	free(r->tenant);
 	free(r->ca_file);
 	free(r);
 }
 
 static int module_open(const struct remote_options *o, struct remote **ret, struct error *err)
 {
+	if (o->tenant && !remote_text_clean(o->tenant))
+		return error_set(err, ERR_INVALID, "the tenant's name holds a control byte");
 	if (o->token && !remote_text_clean(o->token))
 		return error_set(err, ERR_INVALID, "the token holds a control byte (a newline at its end?)");
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
@@ -134,6 +137,7 @@ static int module_open(const struct remote_options *o, struct remote **ret, stru
 	struct remote *r = xcalloc(1, sizeof(*r));
 	r->base = xstrdup(o->base);
 	r->token = xstrdup0(o->token);
+	r->tenant = xstrdup0(o->tenant);
 	r->ca_file = xstrdup0(o->ca_file);
 	r->loopback = o->loopback;
 	r->interrupt_fd = -1;

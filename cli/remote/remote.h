@@ -17,6 +17,7 @@ struct remote;
 struct remote_options {
 	const char *base;     /* "https://host:port/prefix" */
 	const char *token;    /* NULL: none */
+	const char *tenant;   /* to act in; NULL: the token's first */
 	const char *ca_file;  /* NULL: the system's */
 	bool loopback;        /* no proxy then */
 };

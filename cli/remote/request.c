@@ -108,6 +108,9 @@ static int add_headers(const struct transfer *t, struct curl_slist **list, struc
 	auto_free char *bearer = t->r->token ? xasprintf("Authorization: Bearer %s", t->r->token) : NULL;
 	if (bearer)
 		*list = curl_slist_append(*list, bearer);
+	auto_free char *tenant = t->r->tenant ? xasprintf("X-Sandbox-Tenant: %s", t->r->tenant) : NULL;
+	if (tenant)
+		*list = curl_slist_append(*list, tenant);
 	/* No pause for a 100 that most servers never send. */
 	*list = curl_slist_append(*list, "Expect:");
 	if (q->from_fd)

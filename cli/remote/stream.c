@@ -112,6 +112,8 @@ static int send_head(struct opening *o, const char *target, struct error *err)
 	buf_addf(&head, "GET %s%s HTTP/1.1\r\nHost: %.*s\r\nUser-Agent: sandbox/" SANDBOX_VERSION "\r\n", authority + n, target, (int)n, authority);
 	if (o->r->token)
 		buf_addf(&head, "Authorization: Bearer %s\r\n", o->r->token);
+	if (o->r->tenant)
+		buf_addf(&head, "X-Sandbox-Tenant: %s\r\n", o->r->tenant);
 	buf_addf(&head,
 		 "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
 		 "Sec-WebSocket-Protocol: " WS_PROTOCOL "\r\n\r\n",

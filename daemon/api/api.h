@@ -22,8 +22,9 @@ struct api_options {
 	struct worker *worker;   /* NULL: this daemon has none */
 	struct execs *execs;
 	struct event_base *base; /* its loop runs in another thread */
-	/* Who a bearer token stands for: ERR_UNAUTHORIZED. NULL: no token is valid. */
-	int (*token_caller)(void *ctx, const char *token, struct caller *ret, struct error *err);
+	/* Who a bearer token stands for, acting in a tenant (NULL: its first); ret->from is set. ERR_UNAUTHORIZED, ERR_FORBIDDEN.
+	 * NULL: no token is valid. */
+	int (*token_caller)(void *ctx, const char *token, const char *tenant, struct caller *ret, struct error *err);
 	void *token_ctx;
 };
 

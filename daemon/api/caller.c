@@ -53,7 +53,7 @@ static int check_token(struct request *r, struct error *err)
 		return error_set(err, ERR_UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN");
 	if (strncasecmp(value, "Bearer ", 7) != 0 || !o->token_caller)
 		return error_set(err, ERR_UNAUTHORIZED, "only Authorization: Bearer TOKEN is understood");
-	return o->token_caller(o->token_ctx, value + 7, &r->caller, err);
+	return o->token_caller(o->token_ctx, value + 7, request_header(r, "X-Sandbox-Tenant"), &r->caller, err);
 }
 
 int caller_establish(struct request *r, const struct listener *l, bool public_route, struct error *err)

@@ -7,6 +7,7 @@
 #include "daemon/api/caller.h"
 #include "daemon/api/server.h"
 #include "daemon/api/upload.h"
+#include "daemon/controller/identity.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -66,6 +67,29 @@ static void log_request(const struct request *r, int status)
 			  r->caller.who, r->caller.from, status >= 400 ? ": " : "", status >= 400 ? r->err.message : "");
 }
 
+/* Of callers nobody knows only so many are noted, or they could fill the log. */
+static bool worth_noting(struct request *r)
+{
+	return r->caller.who[0] || api_refusal_budget(r->api);
+}
+
+/* Every mutation, done or not, and every refusal. Streams note themselves. */
+static void audit(struct request *r, int status)
+{
+	bool mutation = r->route && r->route->class != CALLER_PUBLIC && strcmp(r->route->method, "GET") != 0;
+	bool refusal = status == 401 || status == 403 || status == 429;
+	if (!r->api->o.controller || (!mutation && !refusal) || !worth_noting(r))
+		return;
+	const char *target = r->audit_target[0] ? r->audit_target : r->params.value[0];
+	struct audit_entry e = {
+		.action = r->route ? r->route->id : "unknown",
+		.target = target,
+		.code = status >= 400 ? (r->err.code ? r->err.code : ERR_INTERNAL) : ERR_NONE,
+		.detail = status >= 400 ? r->err.message : NULL,
+	};
+	controller_audit(r->api->o.controller, &r->caller, &e);
+}
+
 static struct MHD_Response *response_of(struct answer *a)
 {
 	if (a->response)
@@ -87,6 +111,7 @@ static enum MHD_Result send_answer(struct request *r)
 	for (size_t i = 0; i < a->headers.len; i++)
 		MHD_add_response_header(m, a->headers.items[i].key, a->headers.items[i].value);
 	log_request(r, a->status);
+	audit(r, a->status);
 	enum MHD_Result rc = MHD_queue_response(r->conn, (unsigned)a->status, m);
 	MHD_destroy_response(m);
 	return rc;

@@ -57,10 +57,12 @@ static int create(struct request *r, const struct spec *spec, bool explain, stru
 	} else if (rc != 0) {
 		*err = e;
 	} else if (explain) {
+		snprintf(r->audit_target, sizeof(r->audit_target), "explain");
 		cJSON *j = cJSON_CreateObject();
 		cJSON_AddItemToObject(j, "decision", decision_to_json(&res.decision));
 		answer_json(a, 200, j);
 	} else {
+		snprintf(r->audit_target, sizeof(r->audit_target), "%s", res.sandbox.id.text);
 		answer_json(a, r->route->status, create_json(&res));
 	}
 	create_result_done(&res);

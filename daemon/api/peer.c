@@ -150,9 +150,8 @@ static bool equal_secret(const char *a, size_t an, const char *b, size_t bn)
 	return diff == 0;
 }
 
-int admin_token_caller(void *ctx, const char *token, struct caller *ret, struct error *err)
+int admin_token_caller(const struct admin_token *t, const char *token, struct caller *ret, struct error *err)
 {
-	const struct admin_token *t = ctx;
 	if (!equal_secret(t->text, t->len, token, strlen(token)))
 		return error_set(err, ERR_UNAUTHORIZED, "the token is not valid here");
 	ret->role = ROLE_ADMIN;

@@ -15,7 +15,7 @@ void peer_tenant(const char *user, uid_t uid, char ret[static TENANT_MAX_LEN + 1
 struct admin_token;
 int admin_token_load(const char *state_dir, struct admin_token **ret, struct error *err);
 void admin_token_free(struct admin_token *t);
-/* For api_options.token_caller; ctx is the struct admin_token. */
-int admin_token_caller(void *ctx, const char *token, struct caller *ret, struct error *err);
+/* ERR_UNAUTHORIZED when it is another one. */
+int admin_token_caller(const struct admin_token *t, const char *token, struct caller *ret, struct error *err);
 
 #endif

@@ -54,6 +54,7 @@ struct request {
 	int job_rc;
 	struct answer answer;
 	struct error err;
+	char audit_target[128]; /* what a mutation was about; "": the first path parameter */
 };
 
 struct request *request_new(struct api *api, bool tcp, const char *raw_target);

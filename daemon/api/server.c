@@ -312,6 +312,20 @@ int api_reload(struct api *a, struct error *err)
 	return read_config(a, err);
 }
 
+bool api_refusal_budget(struct api *a)
+{
+	int64_t second = clock_mono_ms() / 1000;
+	pthread_mutex_lock(&a->lock);
+	if (a->refusal_second != second) {
+		a->refusal_second = second;
+		a->refusals = 0;
+	}
+	bool left = a->refusals < LIMIT_AUDIT_REFUSALS_PER_SECOND;
+	a->refusals += left;
+	pthread_mutex_unlock(&a->lock);
+	return left;
+}
+
 bool api_host_allowed(struct api *a, const struct listener *l, const char *host)
 {
 	pthread_mutex_lock(&a->lock);

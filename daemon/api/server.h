@@ -51,6 +51,8 @@ struct api {
 	struct event_streams *events;
 	struct carrier *carrier; /* with the first TCP listener */
 	struct bridges *bridges; /* WebSocket connections */
+	int64_t refusal_second;  /* in which … */
+	unsigned refusals;       /* … so many refusals of unknown callers were noted */
 };
 
 /* Slow work: a thread with a small stack, counted. fn must not outlive what it uses without counting. ERR_RATE_LIMITED when
@@ -67,6 +69,8 @@ void events_free(struct event_streams *all, struct controller *c);
 void api_suspended(struct api *a, int change);
 bool api_stopping(struct api *a);
 void api_profile(struct api *a, char ret[static 32]);
+/* May one more refusal of an unknown caller go into the audit log now? */
+bool api_refusal_budget(struct api *a);
 /* Is this Host one of the listener's names? */
 bool api_host_allowed(struct api *a, const struct listener *l, const char *host);
 /* The client's address, behind trusted proxies too: see origins_client. */

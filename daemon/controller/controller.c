@@ -4,9 +4,19 @@
 #include "daemon/config.h"
 #include "shared/base/log.h"
 
+static int64_t limit_or_none(int64_t configured)
+{
+	return configured > 0 ? configured : -1;
+}
+
 static struct settings settings_of(const struct daemon_config *config)
 {
-	struct settings s = { .max_ttl_ms = config->max_ttl_ms, .retention_ms = config->retention_ms };
+	struct settings s = {
+		.max_ttl_ms = config->max_ttl_ms,
+		.retention_ms = config->retention_ms,
+		.quota = { limit_or_none(config->quota_sandboxes), limit_or_none(config->quota_cpu_millis),
+			   limit_or_none(config->quota_memory_mib), limit_or_none(config->quota_ttl_ms) },
+	};
 	struct policy *p = &s.policy;
 	if (config->policy_profile && strcmp(config->policy_profile, "trusted-workstation") == 0)
 		policy_trusted_workstation(p);

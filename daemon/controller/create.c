@@ -95,6 +95,16 @@ static int check_name(struct change *ch, const struct spec *s, struct error *err
 			 h.id.text, sandbox_state_text(h.state));
 }
 
+static int check_quota(struct change *ch, const struct spec *s, struct decision *d, struct error *err)
+{
+	struct error e = ERROR_INIT;
+	if (quota_check(ch->c, ch->tx, s, &e) == 0)
+		return 0;
+	snprintf(d->refusal, sizeof(d->refusal), "%s", e.message);
+	*err = e;
+	return -1;
+}
+
 /* Decides and takes the slot. 0, or -1 with ERR_NO_CAPACITY when nothing fits. */
 static int reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err)
 {
@@ -166,7 +176,7 @@ static int commit_create(struct change *ch, struct asked *a, struct reservation 
 	struct sandbox *s = &ret->sandbox;
 	s->id = id_new();
 	fill_reservation(r, &a->spec, &s->id);
-	if (check_name(ch, &a->spec, err) != 0 || reserve(ch, &a->spec, &ret->decision, r, err) != 0)
+	if (check_name(ch, &a->spec, err) != 0 || check_quota(ch, &a->spec, &ret->decision, err) != 0 || reserve(ch, &a->spec, &ret->decision, r, err) != 0)
 		return -1;
 	fill_sandbox(s, a, &ret->decision, ch);
 	if (write_rows(ch, a, s, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)

@@ -8,6 +8,7 @@
 #define SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
 
 #include "daemon/controller/controller.h"
+#include "daemon/store/identity.h"
 #include "daemon/store/store.h"
 #include "shared/base/buf.h"
 #include "shared/base/mem.h"
@@ -19,6 +20,7 @@ struct settings {
 	struct policy policy;
 	int64_t max_ttl_ms;
 	int64_t retention_ms;
+	struct quota quota; /* of tenants that have none of their own */
 };
 
 /* views is contiguous for AEGIS; extra[i] belongs to views[i] and does not move. */
@@ -116,6 +118,13 @@ const char *access_filter(const struct caller *who);
 int access_may_mutate(const struct caller *who, struct error *err);
 /* The tenant a create acts in; asked may be NULL or "". */
 int access_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err);
+
+/* --- audit.c --- */
+
+/* ERR_NO_CAPACITY or, for the lifetime, ERR_INVALID when one more sandbox would be over its tenant's quota. */
+int quota_check(struct controller *c, struct db_tx *tx, const struct spec *s, struct error *err);
+int quota_check_ttl(struct controller *c, struct db_tx *tx, const char *tenant, int64_t ttl_ms, struct error *err);
+int quota_in_force(struct controller *c, struct db_tx *tx, const char *tenant, struct quota *ret, struct error *err);
 
 /* --- lookup.c --- */
 

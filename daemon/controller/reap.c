@@ -26,7 +26,8 @@ int controller_extend(struct controller *c, const struct caller *who, const char
 		return -1;
 	if (ttl_ms < min_ms || ttl_ms > max_ms)
 		return error_set(err, ERR_INVALID, "ttl_seconds: must be from %" PRId64 " to %" PRId64, min_ms / 1000, max_ms / 1000);
-	if (change_begin(c, DB_WRITE, &ch, err) != 0 || change_lookup(&ch, who, ref, &h, err) != 0)
+	if (change_begin(c, DB_WRITE, &ch, err) != 0 || change_lookup(&ch, who, ref, &h, err) != 0 ||
+	    quota_check_ttl(c, ch.tx, h.tenant, ttl_ms, err) != 0)
 		return -1;
 	if (!sandbox_live(h.state))
 		return lookup_ended(ch.tx, &h, err);
@@ -152,7 +153,9 @@ static int retry(struct controller *c, int64_t *next, struct error *err)
 static int prune_once(struct controller *c, int64_t before, bool *more, struct error *err)
 {
 	auto_tx *tx = NULL;
-	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_prune(tx, before, more, err) != 0)
+	int64_t audit_before = store_now(c->store) - LIMIT_AUDIT_DAYS * 24LL * 3600 * 1000000;
+	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_prune(tx, before, more, err) != 0 ||
+	    store_audit_prune(tx, audit_before, more, err) != 0)
 		return -1;
 	return db_commit(steal(&tx), err);
 }

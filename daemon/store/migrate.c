@@ -7,6 +7,7 @@
 #include "daemon/store/migrations/0001_base.h"
 #include "daemon/store/migrations/0002_detached.h"
 #include "daemon/store/migrations/0003_events.h"
+#include "daemon/store/migrations/0004_identity.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -17,6 +18,7 @@ static const struct {
 	{ 1, "base", migration_0001_base },
 	{ 2, "detached", migration_0002_detached },
 	{ 3, "events", migration_0003_events },
+	{ 4, "identity", migration_0004_identity },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

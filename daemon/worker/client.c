@@ -4,6 +4,7 @@
  */
 #include "daemon/worker/exec_priv.h"
 
+#include "daemon/controller/identity.h"
 #include "daemon/worker/mailbox.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
@@ -29,18 +30,22 @@ struct asked {
 	struct mux *m;
 	uint32_t stream;
 	const struct tlv *fields;
+	struct error *refused; /* why, for the audit log; NONE: granted */
 };
 
 static void refuse(const struct asked *a, enum mux_error why, const char *text)
 {
 	auto_tlv fields = TLV_INIT;
 
+	if (a->refused->code == ERR_NONE)
+		error_set(a->refused, ERR_INVALID, "%s", text);
 	refusal_fields(&fields, why, text);
 	mux_close(a->m, a->stream, &fields);
 }
 
 static void refuse_error(const struct asked *a, const struct error *err)
 {
+	*a->refused = *err;
 	refuse(a, mux_error_of_code(err->code), err->message);
 }
 
@@ -318,30 +323,68 @@ static void open_relay(const struct asked *a, enum mux_kind kind)
 
 /* --- the connection --- */
 
-static void on_opened(void *ctx, struct muxconn *conn, uint32_t stream, const struct tlv *fields)
+static const char *action_of(uint64_t kind)
 {
-	struct asked a = { .c = ctx, .m = muxconn_mux(conn), .stream = stream, .fields = fields };
-	uint64_t kind = tlv_u64(fields, MUX_F_KIND, 0);
+	static const char *const actions[] = {
+		[MUX_KIND_EXEC] = "stream.exec",	   [MUX_KIND_RESUME] = "stream.resume",	      [MUX_KIND_ATTACH] = "stream.attach",
+		[MUX_KIND_FILES_GET] = "stream.files_get", [MUX_KIND_FILES_PUT] = "stream.files_put", [MUX_KIND_DIAL] = "stream.dial",
+		[MUX_KIND_PS] = "stream.ps",
+	};
 
+	return kind < ARRAY_LEN(actions) && actions[kind] ? actions[kind] : "stream.unknown";
+}
+
+/* After the stream is on its way: what is written here delays nobody. The detail is the program or path, never arguments. */
+static void audit(const struct asked *a, uint64_t kind)
+{
+	auto_free char *sandbox = NULL, *operation = NULL, *path = NULL;
+	auto_strv argv = STRV_INIT;
+	const struct error *why = a->refused;
+
+	tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &sandbox, NULL);
+	tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, NULL);
+	tlv_str(a->fields, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, NULL);
+	tlv_strv(a->fields, MUX_F_ARG, LIMIT_ARGS_MAX, LIMIT_ARG_ONE_MAX, &argv, NULL);
+	struct audit_entry e = {
+		.action = action_of(kind),
+		.target = sandbox ? sandbox : operation,
+		.code = why->code,
+		.detail = why->code != ERR_NONE ? why->message : argv.len ? argv.items[0] : path,
+	};
+	controller_audit(a->c->e->controller, &a->c->who, &e);
+}
+
+static void open_kind(const struct asked *a, uint64_t kind)
+{
 	switch (kind) {
 	case MUX_KIND_EXEC:
-		open_exec(&a);
+		open_exec(a);
 		break;
 	case MUX_KIND_RESUME:
-		open_resume(&a);
+		open_resume(a);
 		break;
 	case MUX_KIND_ATTACH:
-		open_attach(&a);
+		open_attach(a);
 		break;
 	case MUX_KIND_FILES_GET:
 	case MUX_KIND_FILES_PUT:
 	case MUX_KIND_DIAL:
 	case MUX_KIND_PS:
-		open_relay(&a, (enum mux_kind)kind);
+		open_relay(a, (enum mux_kind)kind);
 		break;
 	default:
-		refuse(&a, MUX_ERR_REFUSED, "this kind of stream is not known here: update the daemon");
+		refuse(a, MUX_ERR_REFUSED, "this kind of stream is not known here: update the daemon");
 	}
+}
+
+static void on_opened(void *ctx, struct muxconn *conn, uint32_t stream, const struct tlv *fields)
+{
+	struct error refused = ERROR_INIT;
+	struct asked a = { .c = ctx, .m = muxconn_mux(conn), .stream = stream, .fields = fields, .refused = &refused };
+	uint64_t kind = tlv_u64(fields, MUX_F_KIND, 0);
+
+	open_kind(&a, kind);
+	audit(&a, kind);
 }
 
 static void on_gone(void *ctx, struct muxconn *conn, const char *why)

@@ -50,6 +50,10 @@
 	LIMIT(RECORD_ARGV_MAX, 16 * 1024, "bytes", "arguments kept in a command's record; the command itself may be longer") \
 	LIMIT(OPERATIONS_KEPT_MAX, 200000, "rows", "ended operations kept within their retention; older ones go first") \
 	LIMIT(EVENTS_KEPT_MAX, 100000, "rows", "events kept within their retention; older ones go first") \
+	LIMIT(AUDIT_KEPT_MAX, 1000000, "rows", "entries of the audit log; older ones go first") \
+	LIMIT(AUDIT_DAYS, 90, "days", "how long entries of the audit log are kept") \
+	LIMIT(AUDIT_REFUSALS_PER_SECOND, 20, "entries", "refusals of callers nobody knows that the audit log takes, so that they cannot fill it") \
+	LIMIT(TOKENS_MAX, 10000, "tokens", "tokens that are not revoked") \
 	LIMIT(IDEMPOTENCY_KEY_MAX, 128, "bytes", "an Idempotency-Key") \
 	LIMIT(NODE_STALE_MS, 30 * 1000, "milliseconds", "silence after which nothing is placed on a node and its sandboxes show as unreachable") \
 	LIMIT(LINK_WAIT_MS, 10 * 1000, "milliseconds", "time a command waits for sandbox-init to dial again before it counts as lost") \

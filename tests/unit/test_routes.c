@@ -317,9 +317,10 @@ struct server {
 	struct daemon_config config;
 };
 
-static int token_caller(void *ctx, const char *token, struct caller *ret, struct error *err)
+static int by_role(void *ctx, const char *token, const char *tenant, struct caller *ret, struct error *err)
 {
 	(void)ctx;
+	(void)tenant;
 	if (role_parse(token, &ret->role) != 0)
 		return error_set(err, ERR_UNAUTHORIZED, "the token is not valid here");
 	snprintf(ret->tenant, sizeof(ret->tenant), "default");
@@ -332,7 +333,7 @@ static int server_setup(void **state)
 	struct server *s = xcalloc(1, sizeof(*s));
 	struct error err = ERROR_INIT;
 	assert_int_equal(daemon_config_defaults(&s->config, &err), 0);
-	struct api_options o = { .config = &s->config, .token_caller = token_caller };
+	struct api_options o = { .config = &s->config, .token_caller = by_role };
 	s->api = api_new(&o);
 	if (api_listen_tcp(s->api, "127.0.0.1:0", &s->port, &err) != 0)
 		fail_msg("%s", err.message);

@@ -103,7 +103,7 @@ static int run_set(struct cli *cli, void *opaque, struct error *err)
 
 static const struct verb quota_set = {
 	.name = "set",
-	.summary = "set a tenant's limits; those left out follow the server's",
+	.summary = "set a tenant's limits",
 	.options = set_options,
 	.positionals = set_positionals,
 	.size = sizeof(struct set_options),

@@ -270,7 +270,6 @@ static void environment(struct buf *out)
 	} rows[] = {
 		{ "SANDBOX_URL", "the server, as --server" },
 		{ "SANDBOX_CONTEXT", "the context, as --context; without effect beside SANDBOX_URL" },
-		{ "SANDBOX_TOKEN", "the token for a server at an http or https address" },
 		{ "SANDBOX_CA_FILE", "authorities to trust, as --ca-file" },
 		{ "SANDBOX_INSECURE_HTTP", "when not empty, as --insecure-http" },
 		{ "https_proxy, http_proxy, all_proxy, no_proxy", "proxies for servers that are not on this machine, as libcurl reads them" },

@@ -167,7 +167,7 @@ static void add_footer(struct buf *out)
 	buf_adds(out, "\nAlso:");
 	for (const struct option_row *o = cli_globals; o->name; o++) {
 		auto_buf word = BUF_INIT;
-		if (!help_option_shown(o))
+		if (!help_option_shown(o) || o->flags & OPT_RARE)
 			continue;
 		if (o->letter)
 			buf_addf(&word, "-%c", o->letter);

@@ -37,6 +37,7 @@ enum opt_kind {
 enum {
 	OPT_HIDDEN = 1,    /* parsed, not shown */
 	OPT_NEGATABLE = 2, /* --no-NAME sets false; help shows --[no-]NAME */
+	OPT_RARE = 8,      /* not in the one line of global options under a verb's help */
 	OPT_SECRET = 4,    /* a list of NAME=VALUE whose values are wiped from argv once read: process lists show it to everybody */
 };
 

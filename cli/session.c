@@ -48,7 +48,7 @@ static const char *unix_path(const char *url)
 	return NULL;
 }
 
-static int given_address(const struct cli *cli, struct session *s, const char *url, struct error *err)
+static int given_address(struct cli *cli, struct session *s, const char *url, struct error *err)
 {
 	char shown[200];
 	const char *path = unix_path(url);
@@ -61,7 +61,11 @@ static int given_address(const struct cli *cli, struct session *s, const char *u
 	}
 	if (strncasecmp(url, "ssh://", 6) == 0 || strncasecmp(url, "unix:", 5) == 0)
 		return error_set(err, ERR_INVALID, "'%s' is not a server address: give https://HOST, or unix:///absolute/path", shown);
-	return session_remote_new(cli, url, &s->remote, err);
+	if (session_remote_new(cli, url, &s->remote, err) == 0)
+		return 0;
+	if (err && err->code == ERR_FORBIDDEN)
+		cli_hint(cli, "use https; or --insecure-http, where the network itself is private");
+	return -1;
 }
 
 static int session_get(struct cli *cli, struct session **ret, struct error *err)

@@ -2,8 +2,9 @@
 #include "cli/session_remote.h"
 
 #include "cli/remote/remote.h"
-#include "cli/server_url.h"
+#include "cli/token.h"
 #include "shared/base/mem.h"
+#include "shared/config/server_url.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -12,28 +13,39 @@
 
 struct session_remote {
 	struct server_url url;
-	const char *token, *tenant, *ca_file; /* borrowed */
+	struct secret token;
+	const char *tenant, *ca_file; /* borrowed */
 	void *library;
 	const struct remote_module *module;
 	struct remote *remote;
 	int interrupt_fd;
 };
 
+/* The token for this server, if there is one: the server itself says when it wants one. */
+static int find_token(const struct cli *cli, const struct server_url *u, struct secret *ret, struct error *err)
+{
+	struct error e = ERROR_INIT;
+	if (cli->token && cli->insecure_http) {
+		secret_set(ret, cli->token, strlen(cli->token));
+		return 0;
+	}
+	if (token_for_origin(u->origin, ret, &e) == 0 || e.code == ERR_UNAUTHORIZED)
+		return 0;
+	*err = e;
+	return -1;
+}
+
 int session_remote_new(const struct cli *cli, const char *url, struct session_remote **ret, struct error *err)
 {
-	struct server_url u;
-	if (server_url_parse(url, &u, err) != 0)
-		return -1;
-	if (!u.tls && !u.loopback && cli->token && !cli->insecure_http) {
-		error_set(err, ERR_INVALID, "%s is plain http: everybody on the way could read the token; use https, or --insecure-http where the "
-			  "network itself is private", u.base);
-		server_url_done(&u);
+	struct session_remote *s = xcalloc(1, sizeof(*s));
+	struct error e = ERROR_INIT;
+	if (server_url_parse(url, &s->url, &e) != 0 || find_token(cli, &s->url, &s->token, &e) != 0) {
+		session_remote_free(s);
+		if (err)
+			*err = e;
 		return -1;
 	}
-	struct session_remote *s = xcalloc(1, sizeof(*s));
-	s->url = u;
 	s->interrupt_fd = -1;
-	s->token = cli->token;
 	s->tenant = cli->tenant;
 	s->ca_file = cli->ca_file;
 	*ret = s;
@@ -47,13 +59,14 @@ void session_remote_free(struct session_remote *s)
 	/* The library stays loaded: its thread-specific cleanups may run later than this. */
 	if (s->remote)
 		s->module->free(s->remote);
+	secret_done(&s->token);
 	server_url_done(&s->url);
 	free(s);
 }
 
 const char *session_remote_shown(const struct session_remote *s)
 {
-	return s->url.base;
+	return s->url.url;
 }
 
 void session_remote_set_interrupt(struct session_remote *s, int fd)
@@ -99,7 +112,7 @@ static int load(struct session_remote *s, struct error *err)
 static int ready(struct session_remote *s, struct error *err)
 {
 	if (!s->remote) {
-		struct remote_options o = { .base = s->url.base, .token = s->token, .tenant = s->tenant, .ca_file = s->ca_file,
+		struct remote_options o = { .base = s->url.url, .token = (const char *)s->token.bytes, .tenant = s->tenant, .ca_file = s->ca_file,
 					  .loopback = s->url.loopback };
 		if ((!s->module && load(s, err) != 0) || s->module->open(&o, &s->remote, err) != 0)
 			return -1;
@@ -111,7 +124,7 @@ static int ready(struct session_remote *s, struct error *err)
 static int explain(const struct session_remote *s, struct error *e, struct error *err)
 {
 	if (e->code == ERR_UNREACHABLE)
-		error_wrap(e, "cannot reach the server at %s", s->url.base);
+		error_wrap(e, "cannot reach the server at %s", s->url.url);
 	if (err)
 		*err = *e;
 	return -1;

@@ -23,8 +23,8 @@ static const struct create_options create_defaults = { .role = "operator" };
 
 static const struct option_row create_options[] = {
 	OPT_WORD(0, "role", struct create_options, role, "ROLE", "viewer|operator|admin", "what it may do (default operator)"),
-	OPT_LIST(0, "for", struct create_options, tenants, "TENANT", "a tenant it may act in, the first by default; all when none is given"),
-	OPT_DURATION(0, "expires", struct create_options, lifetime_ms, "TIME", 1000, 3650LL * 24 * 3600 * 1000, "how long it is valid (until revoked)"),
+	OPT_LIST(0, "for", struct create_options, tenants, "TENANT", "a tenant it may act in, the first by default (all)"),
+	OPT_DURATION(0, "expires", struct create_options, lifetime_ms, "TIME", 1000, 3650LL * 24 * 3600 * 1000, "how long it is valid"),
 	OPT_END,
 };
 

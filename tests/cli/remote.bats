@@ -129,7 +129,7 @@ fake() {
 	refused ' https://h ' blank
 	[ "$(sandbox --server "localhost:$PORT" list -q)" = "$BOX" ]
 	refused https://h:99999 65535
-	refused https://é.example ASCII
+	refused https://é.example xn--
 	refused https:// host
 	refused 'https://user:secret@h' password
 	[[ "$stderr" != *secret* ]]

@@ -230,6 +230,8 @@ complete -c sandbox -n '__sandbox_at 0' -a logout -d 'forget the token of a serv
 complete -c sandbox -n '__sandbox_at 0' -a auth -d 'say where the token comes from'
 complete -c sandbox -n '__fish_seen_subcommand_from auth; and not __fish_seen_subcommand_from status' -a status -d 'say which token would be sent (status 4: none)'
 complete -c sandbox -n '__fish_seen_subcommand_from auth; and __fish_seen_subcommand_from status' -l check -d 'ask the server whether it takes the token'
+complete -c sandbox -n '__sandbox_at 0' -a gc -d 'find and remove what sandboxes left on the worker'
+complete -c sandbox -n '__fish_seen_subcommand_from gc' -l verify -d 'only list, remove nothing'
 complete -c sandbox -n '__sandbox_at 0' -a image -d 'list, pull, import and remove images'
 complete -c sandbox -n '__fish_seen_subcommand_from image images; and not __fish_seen_subcommand_from list pull import remove' -a list -d 'list images that are present'
 complete -c sandbox -n '__fish_seen_subcommand_from image images; and not __fish_seen_subcommand_from list pull import remove' -a pull -d 'fetch an image from its registry'

@@ -37,6 +37,17 @@ void worker_reload(struct worker *w);
 /* One reconciliation pass now: removes what is labelled ours without a record, reports what has a record and is gone. */
 int worker_reconcile(struct worker *w, struct error *err);
 
+/* Something without a record, or a record without its thing. */
+struct leak {
+	const char *kind; /* container, directory, mount, record */
+	const char *name; /* container id, path, sandbox id */
+	struct id owner;  /* the sandbox it was made for */
+	const char *evidence;
+};
+typedef void (*worker_leak_fn)(void *ctx, const struct leak *leak);
+/* Calls fn for each, after looking at everything; mends nothing. */
+int worker_leaks(struct worker *w, worker_leak_fn fn, void *ctx, struct error *err);
+
 /* Doctor's view: (ok | warn | fail, part, detail, what to do) rows. */
 struct check_row {
 	char part[32];

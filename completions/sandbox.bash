@@ -2,8 +2,8 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation events context use config login logout auth gc image daemon doctor api mcp console version help'
-_sandbox_globals='--help --version --json --quiet -q --server --context --tenant --format --dry-run --debug'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation events context use config login logout auth gc image token quota audit daemon doctor api mcp console version help'
+_sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
 	case $1 in
@@ -55,6 +55,14 @@ _sandbox_options() {
 	'image pull') echo '' ;;
 	'image import') echo '' ;;
 	'image remove') echo '' ;;
+	'token') echo '' ;;
+	'token create') echo ' --role --for --expires' ;;
+	'token list') echo '' ;;
+	'token revoke') echo '' ;;
+	'quota') echo '' ;;
+	'quota show') echo '' ;;
+	'quota set') echo ' --sandboxes --cpu-millis --memory --ttl' ;;
+	'audit') echo ' --limit -n --who --action --target' ;;
 	'daemon') echo '' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo ' --timeout -t' ;;
@@ -164,6 +172,17 @@ _sandbox_value() {
 	'events --since') echo ':none' ;;
 	'context create --url') echo ':none' ;;
 	'context create --token-helper') echo ':none' ;;
+	'token create --role') echo 'viewer operator admin' ;;
+	'token create --for') echo ':none' ;;
+	'token create --expires') echo ':none' ;;
+	'quota set --sandboxes') echo ':none' ;;
+	'quota set --cpu-millis') echo ':none' ;;
+	'quota set --memory') echo ':none' ;;
+	'quota set --ttl') echo ':none' ;;
+	'audit --limit' | 'audit -n') echo ':none' ;;
+	'audit --who') echo ':none' ;;
+	'audit --action') echo ':none' ;;
+	'audit --target') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
 	'api --field' | 'api -f') echo ':none' ;;
@@ -173,6 +192,7 @@ _sandbox_value() {
 	'mcp install --client') echo ':none' ;;
 	'mcp serve --wait') echo ':none' ;;
 	*' --server') echo ':none' ;;
+	*' --ca-file') echo ':file' ;;
 	*' --context') echo ':context' ;;
 	*' --tenant') echo ':tenant' ;;
 	*' --format') echo ':none' ;;
@@ -229,6 +249,14 @@ _sandbox_what() {
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
 	'image remove') echo 'image*' ;;
+	'token') echo 'sub' ;;
+	'token create') echo 'none' ;;
+	'token list') echo '' ;;
+	'token revoke') echo 'none' ;;
+	'quota') echo 'sub' ;;
+	'quota show') echo 'none' ;;
+	'quota set') echo 'none' ;;
+	'audit') echo '' ;;
 	'daemon') echo 'sub' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo '' ;;
@@ -254,6 +282,8 @@ _sandbox_subs() {
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
+	'token') echo 'create list revoke' ;;
+	'quota') echo 'show set' ;;
 	'daemon') echo 'start stop status logs' ;;
 	'mcp') echo 'install config serve' ;;
 	esac

@@ -138,14 +138,14 @@ void signals_abort(bool on)
 	}
 }
 
-void signals_suspend(void)
+void signals_suspend(bool group)
 {
 	struct sigaction stop = { .sa_handler = SIG_DFL }, old;
 	sigset_t set, mask;
 	sigaction(SIGTSTP, &stop, &old);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);
-	kill(0, SIGTSTP);
+	kill(group ? 0 : getpid(), SIGTSTP);
 	sigprocmask(SIG_UNBLOCK, &set, &mask);
 	/* Stopped here until SIGCONT. */
 	sigprocmask(SIG_SETMASK, &mask, NULL);

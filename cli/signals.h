@@ -22,7 +22,7 @@ int signals_take(void);
 /* While on, INT, TERM, HUP and QUIT give the terminal back and end the process at once with 128 + number: around calls that
  * block and leave nothing to clean up. */
 void signals_abort(bool on);
-/* Stops this process group as Ctrl-Z does, and returns when it goes on. */
-void signals_suspend(void);
+/* Stops this process, or its whole group as Ctrl-Z does, and returns when it goes on. */
+void signals_suspend(bool group);
 
 #endif

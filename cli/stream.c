@@ -200,13 +200,14 @@ static void enter_raw(struct stream *s)
 		s->was_raw = true;
 }
 
-static void suspend(struct stream *s)
+/* By the escape keys the whole job stops, as by Ctrl-Z; a signal has reached whom it was meant for. */
+static void suspend(struct stream *s, bool group)
 {
 	if (terminal_is_raw()) {
 		terminal_restore();
 		dprintf(STDERR_FILENO, "\n");
 	}
-	signals_suspend();
+	signals_suspend(group);
 	enter_raw(s);
 	if (s->rq->tty && s->phase == PHASE_LIVE)
 		send_size(s);
@@ -246,7 +247,7 @@ void stream_signals(struct stream *s)
 {
 	for (int sig; (sig = signals_take()) != 0;) {
 		if (sig == SIGTSTP)
-			suspend(s);
+			suspend(s, false);
 		else if (sig == SIGCONT)
 			continued(s);
 		else if (sig != SIGWINCH && sig != SIGUSR1 && sig != SIGUSR2)
@@ -320,7 +321,7 @@ static void on_input(struct stream *s)
 		if (event == ESCAPE_LEAVE)
 			return stream_leave(s, LEFT_ESCAPE, 0);
 		if (event == ESCAPE_SUSPEND)
-			suspend(s);
+			suspend(s, true);
 		feed_push(&s->feed, s->conn.mux, s->id);
 	} while (s->feed.typed.len > 0 && feed_wants(&s->feed, s->conn.mux, s->id));
 }

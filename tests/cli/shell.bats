@@ -199,6 +199,7 @@ in_shell() {
 		pause 700
 		send word\\r
 		expect got-word
+		expect LOCAL
 		send exit\\r
 		end
 	END

@@ -21,6 +21,10 @@ inside() {
 	timeout 10 sandbox exec --no-stdin "$ID" -- sh -c 'for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline 2>/dev/null; echo; done' | grep -c -- "$1"
 }
 
+some_inside() {
+	[ "$(inside "$1")" -ge 1 ]
+}
+
 none_inside() {
 	[ "$(inside "$1")" -eq 0 ]
 }
@@ -91,7 +95,7 @@ none_inside() {
 	run -0 timeout 20 sandbox exec "$ID" -- sh -c 'echo ok; sleep 61 &'
 	[ "$output" = ok ]
 	[ $((SECONDS - start)) -lt 5 ]
-	[ "$(inside 'sleep 61')" -ge 1 ]
+	some_inside 'sleep 61'
 }
 
 @test "a lingering command holds up neither other commands nor the list" {
@@ -185,7 +189,7 @@ none_inside() {
 interrupted_by() {
 	sandbox exec "$ID" -- sleep "$3" </dev/null 3>&- &
 	local pid=$!
-	until_ok 10 test "$(inside "sleep $3")" -ge 1
+	until_ok 10 some_inside "sleep $3"
 	kill "-$1" "$pid"
 	local rc=0
 	wait "$pid" || rc=$?
@@ -206,7 +210,7 @@ interrupted_by() {
 @test "a command that ignores the signal is cancelled by the second one" {
 	sandbox exec "$ID" -- sh -c 'trap "" INT; sleep 305; sleep 305' </dev/null 3>&- &
 	pid=$!
-	until_ok 10 test "$(inside 'sleep 305')" -ge 1
+	until_ok 10 some_inside 'sleep 305'
 	kill -INT "$pid"
 	sleep 0.3
 	kill -INT "$pid" 2>/dev/null || true
@@ -303,7 +307,7 @@ interrupted_by() {
 	rc=0
 	wait "$pid" || rc=$?
 	[ "$rc" -eq 130 ]
-	[ "$(inside 'sleep 307')" -ge 1 ]
+	some_inside 'sleep 307'
 	timeout 10 sandbox kill -s KILL "$op"
 }
 

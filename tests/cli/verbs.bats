@@ -438,7 +438,7 @@ asked() { # n-th request's method and target
 		'HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 12\r\n\r\n<html>log in|200 OK with HTML'
 		'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"sandboxes"|with something else than JSON'
 		'HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n\357\273\277{"sandboxes":[]}|with something else than JSON'
-		'HTTP/1.1 204 No Content\r\n\r\n|without a body'
+		'HTTP/1.1 204 No Content\r\n\r\n|holds no list'
 		'HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n|413 Too Large'
 		'HTTP/1.1 301 Moved\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n|301 Moved'
 		'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]|holds no list'
@@ -491,7 +491,7 @@ asked() { # n-th request's method and target
 
 @test "an address of no known kind is refused as what it is" {
 	local url
-	for url in ssh://host unix:relative nonsense ftp://host; do
+	for url in ssh://host unix:relative 'no sense' ftp://host; do
 		run --separate-stderr timeout 20 sandbox --server "$url" list
 		[ "$status" -eq 2 ]
 		[[ $stderr == *"server address"* ]]

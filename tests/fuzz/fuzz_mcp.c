@@ -2,7 +2,7 @@
  * Lines for the MCP bridge, through its real loop: whatever comes in, each line of output is one JSON-RPC message, every request that
  * stands alone on its line is answered once, and the loop ends. The address leads nowhere, so tools fail without a server. The same
  * bytes are tried as a client's configuration to be extended.
- * fuzz-sources: cli/mcp/rpc.c cli/mcp/intake.c cli/mcp/serve.c cli/mcp/calls.c cli/mcp/methods.c cli/mcp/tools.c cli/mcp/texts.c cli/mcp/wait.c cli/mcp/output.c cli/mcp/files.c cli/mcp/clients.c cli/mcp/tool_sandbox.c cli/mcp/tool_command.c cli/mcp/tool_logs.c cli/mcp/tool_files.c cli/session.c cli/local.c cli/paths.c cli/interrupt.c cli/cancel.c cli/output.c cli/progress.c cli/table.c cli/muxconn.c cli/ending.c cli/mcp/tool_agent.c cli/agent.c cli/create.c cli/env.c
+ * fuzz-archives: cli
  */
 #include "cli/mcp/clients.h"
 #include "cli/mcp/mcp.h"

@@ -47,7 +47,8 @@ static void find_init(void)
 
 static int group_setup(void **state)
 {
-	struct docker_options o = { .socket = "/var/run/docker.sock", .node = id_new(), .allowed_registries = "*" };
+	const char *given = getenv("SANDBOX_TEST_DOCKER_SOCKET");
+	struct docker_options o = { .socket = given ? given : "/var/run/docker.sock", .node = id_new(), .allowed_registries = "*" };
 	struct error err = ERROR_INIT;
 	struct image_config image = { .digest = NULL };
 	struct runtime *made;

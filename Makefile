@@ -56,7 +56,7 @@ CRYPTO_C := $(wildcard shared/crypto/*.c)
 CLI_C    := $(filter-out cli/main.c cli/mcp/main.c,$(wildcard cli/*.c cli/cmd/*.c cli/mcp/*.c))
 INIT_C   := $(wildcard daemon/init/*.c)
 DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
-	daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c)
+	daemon/link/*.c daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c)
 # The parts of shared/ that sandbox-init links: libc only.
 INIT_SHARED_C := $(BASE_C) $(MUX_C)
 

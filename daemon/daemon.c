@@ -9,6 +9,7 @@
 #include "daemon/api/peer.h"
 #include "daemon/controller/controller.h"
 #include "daemon/events/publisher.h"
+#include "daemon/link/gate.h"
 #include "daemon/process.h"
 #include "daemon/reaper.h"
 #include "daemon/store/store.h"
@@ -39,7 +40,11 @@ struct daemon {
 	struct initlinks *links;
 	struct execs *execs;
 	struct runtime *runtime;
+	struct upstream *up;
 	struct worker *worker;
+	struct node_port *own;
+	struct node_ports *ports;
+	struct gate *gate;
 	struct reaper *reaper;
 	struct publisher *publisher;
 	struct credentials *credentials;
@@ -145,16 +150,21 @@ static int start_controller(struct daemon *d, struct error *err)
 
 static int start_worker(struct daemon *d, struct error *err)
 {
+	d->ports = node_ports_new();
 	d->links = initlinks_new(d->base, d->config.state_dir);
-	d->execs = execs_new(d->base, d->controller, d->links, d->config.state_dir);
+	d->up = upstream_local(d->controller);
+	d->execs = execs_new(d->base, d->up, d->links, d->config.state_dir);
 	execs_set_retention(d->execs, d->config.retention_ms);
-	if (worker_runtime_new(&d->config, &d->runtime, err) != 0)
+	struct id node;
+	if (worker_node_id(&d->config, &node, err) != 0 || worker_runtime_new(&d->config, &d->runtime, err) != 0)
 		return -1;
 	struct worker_options o = {
-		.config = &d->config, .controller = d->controller, .runtime = d->runtime, .links = d->links, .execs = d->execs
+		.config = &d->config, .up = d->up, .runtime = d->runtime, .links = d->links, .execs = d->execs
 	};
 	if (worker_start(&o, &d->worker, err) != 0)
 		return -1;
+	d->own = node_port_local(d->worker, d->execs, &node, d->config.worker_name);
+	node_ports_add(d->ports, d->own);
 	if (reaper_start(d->controller, &d->reaper, err) != 0)
 		return -1;
 	return publisher_start(d->controller, &d->config, &d->publisher, err);
@@ -165,11 +175,12 @@ static int start_api(struct daemon *d, struct error *err)
 	struct api_options o = {
 		.config = &d->config,
 		.controller = d->controller,
-		.worker = d->worker,
-		.execs = d->execs,
+		.nodes = d->ports,
 		.base = d->base,
 	};
 	bool tcp = *d->config.listen != '\0';
+	d->gate = gate_new(initlinks_muxloop(d->links), initlinks_mailbox(d->links), d->controller, d->ports);
+	o.gate = d->gate;
 	if (tcp) {
 		if (credentials_new(d->config.state_dir, d->controller, &d->credentials, err) != 0)
 			return -1;
@@ -221,12 +232,17 @@ static bool stop(struct daemon *d)
 	if (d->worker)
 		worker_stop(d->worker);
 	stop_loop(d);
+	gate_free(d->gate);
 	if (d->execs)
 		execs_free(d->execs);
 	if (d->links)
 		initlinks_free(d->links);
 	if (d->runtime)
 		d->runtime->ops->free(d->runtime);
+	node_ports_free(d->ports);
+	node_port_local_free(d->own);
+	if (d->up)
+		d->up->ops->free(d->up);
 	if (d->base)
 		event_base_free(d->base);
 	if (d->controller)

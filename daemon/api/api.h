@@ -13,14 +13,14 @@
 struct api;
 struct daemon_config;
 struct event_base;
-struct execs;
-struct worker;
+struct gate;
+struct node_ports;
 
 struct api_options {
 	const struct daemon_config *config;
 	struct controller *controller;
-	struct worker *worker;   /* NULL: this daemon has none */
-	struct execs *execs;
+	struct node_ports *nodes;
+	struct gate *gate;
 	struct event_base *base; /* its loop runs in another thread */
 	/* Who a bearer token stands for, acting in a tenant (NULL: its first); ret->from is set. ERR_UNAUTHORIZED, ERR_FORBIDDEN.
 	 * NULL: no token is valid. */

@@ -4,7 +4,7 @@
 #include "daemon/api/server.h"
 #include "daemon/config.h"
 #include "daemon/store/store.h"
-#include "daemon/worker/worker.h"
+#include "daemon/link/node_port.h"
 #include "shared/base/clock.h"
 #include "shared/base/mem.h"
 
@@ -94,6 +94,22 @@ static struct check_row check_socket(const struct api *a)
 	return row("api", "ok", "", "%s and %s (token in %s/api-token)", c->socket, c->listen, c->state_dir);
 }
 
+/* With several nodes each part says whose it is. */
+static size_t check_nodes(struct node_ports *all, struct check_row *rows, size_t max)
+{
+	struct node_port *nodes[CHECKS_MAX];
+	size_t count = node_ports_list(all, nodes, ARRAY_LEN(nodes)), n = 0;
+	for (size_t i = 0; i < count && i < ARRAY_LEN(nodes); i++) {
+		size_t more = nodes[i]->ops->checks(nodes[i], rows + n, max - n);
+		for (size_t k = n; count > 1 && k < n + more; k++) {
+			auto_free char *part = xasprintf("%.15s %.15s", nodes[i]->name, rows[k].part);
+			snprintf(rows[k].part, sizeof(rows[k].part), "%s", part);
+		}
+		n += more;
+	}
+	return n;
+}
+
 static const char *worst(const struct check_row *rows, size_t n)
 {
 	const char *w = "ok";
@@ -124,8 +140,7 @@ static int doctor_job(struct request *r, struct answer *a, struct error *err)
 	rows[n++] = check_socket(r->api);
 	rows[n++] = check_store(controller_store(r->api->o.controller));
 	rows[n++] = check_policy(r->api);
-	if (r->api->o.worker)
-		n += worker_checks(r->api->o.worker, rows + n, CHECKS_MAX - n);
+	n += check_nodes(r->api->o.nodes, rows + n, CHECKS_MAX - n);
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "status", worst(rows, n));
 	cJSON *list = cJSON_AddArrayToObject(j, "checks");

@@ -4,7 +4,7 @@
 #include "daemon/api/server.h"
 #include "daemon/api/stream.h"
 #include "daemon/api/upload.h"
-#include "daemon/worker/worker.h"
+#include "daemon/link/node_port.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
@@ -12,9 +12,10 @@
 
 #include <string.h>
 
-static struct runtime *runtime_of(struct request *r)
+/* The node a call is about: ?node=, or the only one. */
+static struct node_port *node_of(struct request *r, struct error *err)
 {
-	return worker_runtime(r->api->o.worker);
+	return node_ports_named(r->api->o.nodes, target_query(&r->target, "node"), err);
 }
 
 static cJSON *image_json(const struct image_info *i)
@@ -29,9 +30,9 @@ static cJSON *image_json(const struct image_info *i)
 
 static int images_job(struct request *r, struct answer *a, struct error *err)
 {
-	struct runtime *rt = runtime_of(r);
+	struct node_port *n = node_of(r, err);
 	struct image_list l = { .items = NULL };
-	if (rt->ops->image_list(rt, &l, err) != 0)
+	if (!n || n->ops->image_list(n, &l, err) != 0)
 		return -1;
 	cJSON *j = cJSON_CreateObject();
 	cJSON *items = cJSON_AddArrayToObject(j, "images");
@@ -50,8 +51,8 @@ int handle_images(struct request *r, struct answer *a, struct error *err)
 
 static int remove_job(struct request *r, struct answer *a, struct error *err)
 {
-	struct runtime *rt = runtime_of(r);
-	if (rt->ops->image_remove(rt, r->params.value[0], err) != 0)
+	struct node_port *n = node_of(r, err);
+	if (!n || n->ops->image_remove(n, r->params.value[0], err) != 0)
 		return -1;
 	a->status = r->route->status;
 	return 0;
@@ -66,7 +67,7 @@ int handle_image_remove(struct request *r, struct answer *a, struct error *err)
 /* A pull or an import under way; it outlives its request. */
 struct image_job {
 	struct api *api;
-	struct runtime *rt;
+	struct node_port *node;
 	struct stream *stream;
 	char *name;
 	int fd; /* import: the archive */
@@ -92,46 +93,12 @@ static bool on_progress(void *ctx, const char *text, int percent)
 	return !api_stopping(j->api);
 }
 
-/* The row of a list that an image name stands for. */
-static const struct image_info *find_image(const struct image_list *l, const char *name, const char *digest)
+static void finish(struct image_job *j, int rc, struct image_list *take_image, const struct error *e)
 {
-	const struct image_info *same = NULL;
-	for (size_t i = 0; i < l->len; i++) {
-		if (strcmp(l->items[i].digest, digest) != 0)
-			continue;
-		if (!same || strncmp(l->items[i].name, name, strlen(name)) == 0)
-			same = &l->items[i];
-	}
-	return same;
-}
-
-static int describe(struct image_job *j, cJSON **ret, struct error *err)
-{
-	struct image_config config = { .digest = NULL };
-	struct image_list l = { .items = NULL };
-	if (j->rt->ops->image_resolve(j->rt, j->name, &config, err) != 0)
-		return -1;
-	int rc = j->rt->ops->image_list(j->rt, &l, err);
-	const struct image_info *i = rc == 0 ? find_image(&l, j->name, config.digest) : NULL;
-	if (rc == 0 && !i)
-		rc = error_set(err, ERR_NOT_FOUND, "image %s was removed meanwhile", j->name);
-	if (rc == 0)
-		*ret = image_json(i);
-	image_list_done(&l);
-	image_config_done(&config);
-	return rc;
-}
-
-static void finish(struct image_job *j, int rc, const struct error *e)
-{
-	cJSON *line = cJSON_CreateObject(), *image = NULL;
-	struct error d = ERROR_INIT;
-	if (rc == 0 && describe(j, &image, &d) != 0) {
-		rc = -1;
-		e = &d;
-	}
+	cJSON *line = cJSON_CreateObject();
 	if (rc == 0) {
-		cJSON_AddItemToObject(line, "image", image);
+		cJSON_AddItemToObject(line, "image", image_json(&take_image->items[0]));
+		image_list_done(take_image);
 	} else {
 		cJSON *o = cJSON_AddObjectToObject(line, "error");
 		json_add_str(o, "code", error_wire(e->code));
@@ -148,8 +115,9 @@ static void *pull_thread(void *arg)
 {
 	struct image_job *j = arg;
 	struct error e = ERROR_INIT;
-	int rc = j->rt->ops->image_pull(j->rt, j->name, on_progress, j, &e);
-	finish(j, rc, &e);
+	struct image_list image;
+	int rc = j->node->ops->image_pull(j->node, j->name, on_progress, j, &image, &e);
+	finish(j, rc, &image, &e);
 	return NULL;
 }
 
@@ -157,21 +125,21 @@ static void *import_thread(void *arg)
 {
 	struct image_job *j = arg;
 	struct error e = ERROR_INIT;
-	int rc = j->rt->ops->image_import(j->rt, j->fd, j->name, NULL, &e);
+	struct image_list image;
+	int rc = j->node->ops->image_import(j->node, j->name, j->fd, &image, &e);
 	/* Whoever still sends learns by the closed socket that nobody reads. */
 	close_fdp(&j->fd);
-	finish(j, rc, &e);
+	finish(j, rc, &image, &e);
 	return NULL;
 }
 
-/* Starts the thread and makes its stream the answer. Takes fd. */
-static int start(struct request *r, void *(*fn)(void *), const char *name, int take_fd, struct answer *a, struct error *err)
+/* Starts the thread and makes its stream the answer. Takes the descriptor of job, copies its name. */
+static int start(struct request *r, struct image_job job, void *(*fn)(void *), struct answer *a, struct error *err)
 {
 	struct image_job *j = xcalloc(1, sizeof(*j));
+	*j = job;
 	j->api = r->api;
-	j->rt = runtime_of(r);
-	j->name = xstrdup(name);
-	j->fd = take_fd;
+	j->name = xstrdup(job.name);
 	j->stream = stream_new(r->api);
 	stream_answer(j->stream, r, a);
 	if (api_thread(r->api, fn, j, err) == 0)
@@ -202,17 +170,18 @@ int handle_image_pull(struct request *r, struct answer *a, struct error *err)
 	json_get_str(&root, "image", JSON_REQUIRED, LIMIT_IMAGE_NAME_MAX, &name);
 	if (json_end(&root) != 0 || check_name(name, err) != 0)
 		return -1;
-	struct runtime *rt = runtime_of(r);
-	if (rt->ops->image_allowed(rt, name, false, err) != 0)
+	struct node_port *n = node_of(r, err);
+	if (!n || (n->ops->image_allowed && n->ops->image_allowed(n, name, err) != 0))
 		return -1;
-	return start(r, pull_thread, name, -1, a, err);
+	return start(r, (struct image_job){ .node = n, .name = name, .fd = -1 }, pull_thread, a, err);
 }
 
 int handle_image_import(struct request *r, struct answer *a, struct error *err)
 {
-	const char *name = target_query(&r->target, "name");
+	char *name = (char *)(uintptr_t)target_query(&r->target, "name");
+	struct node_port *n;
 	int fd = -1;
-	if (check_name(name, err) != 0 || upload_new(r, &r->upload, &fd, err) != 0)
+	if (check_name(name, err) != 0 || !(n = node_of(r, err)) || upload_new(r, &r->upload, &fd, err) != 0)
 		return -1;
-	return start(r, import_thread, name, fd, a, err);
+	return start(r, (struct image_job){ .node = n, .name = name, .fd = fd }, import_thread, a, err);
 }

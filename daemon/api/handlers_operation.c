@@ -4,7 +4,7 @@
 #include "daemon/api/server.h"
 #include "daemon/api/wait.h"
 #include "daemon/api/wsbridge.h"
-#include "daemon/worker/exec.h"
+#include "daemon/link/gate.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/http/ws.h"
@@ -39,6 +39,17 @@ static int read_command(struct request *r, struct command *ret, struct error *er
 	return command_validate(ret, err);
 }
 
+/* It is running by the record; when its node cannot be told, it ends there as not started. */
+static void start_command(struct request *r, const struct exec_grant *grant, const struct command *cmd)
+{
+	struct error err = ERROR_INIT, e = ERROR_INIT;
+	struct node_port *n = node_ports_find(r->api->o.nodes, &grant->node, &err);
+	if (n)
+		n->ops->start_detached(n, grant, cmd);
+	else if (controller_exec_end(r->api->o.controller, &grant->operation, NULL, err.code, err.message, &e) != 0)
+		log_error("api", "request=%s: recording the end of operation=%s: %s", r->caller.request_id, grant->operation.text, e.message);
+}
+
 int handle_exec(struct request *r, struct answer *a, struct error *err)
 {
 	struct controller *c = r->api->o.controller;
@@ -55,7 +66,7 @@ int handle_exec(struct request *r, struct answer *a, struct error *err)
 	/* Read before the start: afterwards it may have ended already, and a 202 shows what was accepted. */
 	int rc = controller_operation(c, &r->caller, grant.operation.text, &op, err);
 	if (!seen)
-		execs_start_detached(r->api->o.execs, &grant, &cmd);
+		start_command(r, &grant, &cmd);
 	if (rc == 0)
 		answer_operation(a, r->route->status, &op);
 	return rc;
@@ -118,9 +129,10 @@ static int read_signal(struct request *r, int *ret, struct error *err)
 	return 0;
 }
 
-int handle_cancel(struct request *r, struct answer *a, struct error *err)
+static int cancel_job(struct request *r, struct answer *a, struct error *err)
 {
 	struct controller *c = r->api->o.controller;
+	struct id node;
 	int sig;
 	auto_operation op;
 	operation_init(&op);
@@ -131,10 +143,19 @@ int handle_cancel(struct request *r, struct answer *a, struct error *err)
 				 op_kind_text(op.kind));
 	if (op_ended(op.state))
 		return error_set(err, ERR_CONFLICT, "operation %s has ended", id_short(&op.id));
-	if (execs_cancel(r->api->o.execs, &op.id, sig, err) != 0)
+	if (controller_operation_node(c, &op.id, &node, err) != 0)
+		return -1;
+	struct node_port *n = node_ports_find(r->api->o.nodes, &node, err);
+	if (!n || n->ops->cancel(n, &op.id, sig, err) != 0)
 		return -1;
 	answer_operation(a, r->route->status, &op);
 	return 0;
+}
+
+int handle_cancel(struct request *r, struct answer *a, struct error *err)
+{
+	(void)a;
+	return request_block(r, cancel_job, err);
 }
 
 /* The connection is taken from the library whole: a duplicate of its descriptor goes on, its own is closed at once, so that
@@ -147,7 +168,7 @@ static void on_upgraded(void *cls, struct MHD_Connection *conn, void *ctx, const
 	struct request *r = ctx;
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (own >= 0)
-		execs_serve_client(r->api->o.execs, &r->caller, own, extra, n, NULL, NULL);
+		gate_serve(r->api->o.gate, &r->caller, own, extra, n, NULL, NULL);
 	else
 		log_error("api", "request=%s: no descriptor for a stream connection", r->caller.request_id);
 	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
@@ -164,7 +185,7 @@ static void on_websocket(void *cls, struct MHD_Connection *conn, void *ctx, cons
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	int stream = own >= 0 ? bridge_open(r->api->bridges, own, extra, n, &err) : error_errno(&err, "duplicating a descriptor");
 	if (stream >= 0)
-		execs_serve_client(r->api->o.execs, &r->caller, stream, NULL, 0, NULL, NULL);
+		gate_serve(r->api->o.gate, &r->caller, stream, NULL, 0, NULL, NULL);
 	else
 		log_error("api", "request=%s: no WebSocket connection: %s", r->caller.request_id, err.message);
 	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);

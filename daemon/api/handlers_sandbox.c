@@ -3,7 +3,7 @@
 
 #include "daemon/controller/decision_json.h"
 #include "daemon/api/server.h"
-#include "daemon/worker/worker.h"
+#include "daemon/link/node_port.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
@@ -169,7 +169,9 @@ int handle_extend(struct request *r, struct answer *a, struct error *err)
 	sandbox_init(&s);
 	if (read_ttl(r, &ttl_ms, err) != 0 || controller_extend(r->api->o.controller, &r->caller, r->params.value[0], ttl_ms, &s, err) != 0)
 		return -1;
-	worker_deadline_moved(r->api->o.worker, &s.id);
+	struct node_port *n = node_ports_find(r->api->o.nodes, &s.node_id, NULL);
+	if (n) /* else it asks when it is back */
+		n->ops->deadline_moved(n, &s.id);
 	cJSON *j = cJSON_CreateObject();
 	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&s));
 	answer_json(a, r->route->status, j);
@@ -185,7 +187,8 @@ static int stats_job(struct request *r, struct answer *a, struct error *err)
 		return -1;
 	if (s.state != SANDBOX_RUNNING)
 		return error_set(err, ERR_CONFLICT, "sandbox %s is %s, not running", id_short(&s.id), sandbox_state_text(s.state));
-	if (worker_sandbox_stats(r->api->o.worker, &s.id, &st, err) != 0)
+	struct node_port *n = node_ports_find(r->api->o.nodes, &s.node_id, err);
+	if (!n || n->ops->stats(n, &s.id, &st, err) != 0)
 		return -1;
 	cJSON *j = cJSON_CreateObject();
 	json_add_i64(j, "cpu_us", (int64_t)st.cpu_us);

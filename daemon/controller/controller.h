@@ -72,6 +72,8 @@ int controller_delete(struct controller *c, const struct caller *who, const char
 int controller_extend(struct controller *c, const struct caller *who, const char *ref, int64_t ttl_ms, struct sandbox *ret, struct error *err);
 /* ref: the id, or its last digits (at least 4) when no other operation the caller sees ends so. */
 int controller_operation(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err);
+/* The node that an operation is, or was, on. ERR_NOT_FOUND. */
+int controller_operation_node(struct controller *c, const struct id *operation, struct id *ret, struct error *err);
 struct operation_list {
 	struct operation *items;
 	size_t len;

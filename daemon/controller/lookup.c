@@ -328,6 +328,18 @@ int controller_operation(struct controller *c, const struct caller *who, const c
 	return 0;
 }
 
+int controller_operation_node(struct controller *c, const struct id *operation, struct id *ret, struct error *err)
+{
+	auto_tx *tx = NULL;
+	struct op_head op;
+	int rc = store_begin(c->store, DB_READ, &tx, err) == 0 ? store_op_head(tx, operation, &op, err) : -1;
+	if (rc == 0)
+		return error_set(err, ERR_NOT_FOUND, "no operation has the id '%s'", operation->text);
+	if (rc == 1)
+		*ret = op.node;
+	return rc == 1 ? 0 : -1;
+}
+
 void operation_list_done(struct operation_list *l)
 {
 	for (size_t i = 0; i < l->len; i++)

@@ -147,5 +147,5 @@ int capacity_heartbeat(struct worker *w, struct error *err)
 	fill_totals(w, &s, &r);
 	fill_tiers(w, &r);
 	fill_network(&r);
-	return controller_heartbeat(w->o.controller, &r, err);
+	return w->o.up->ops->heartbeat(w->o.up, &r, err);
 }

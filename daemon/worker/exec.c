@@ -65,7 +65,7 @@ static void on_dirty(evutil_socket_t fd, short what, void *ctx)
 	execs_settle_dirty(ctx);
 }
 
-struct execs *execs_new(struct event_base *base, struct controller *c, struct initlinks *links, const char *state_dir)
+struct execs *execs_new(struct event_base *base, struct upstream *up, struct initlinks *links, const char *state_dir)
 {
 	struct execs *e = xcalloc(1, sizeof(*e));
 	struct error err = ERROR_INIT;
@@ -73,7 +73,7 @@ struct execs *execs_new(struct event_base *base, struct controller *c, struct in
 
 	pthread_mutex_init(&e->stuck_lock, NULL);
 	e->base = base;
-	e->controller = c;
+	e->up = up;
 	e->links = links;
 	e->mail = initlinks_mailbox(links);
 	e->state_dir = xstrdup(state_dir);
@@ -122,7 +122,6 @@ void execs_free(struct execs *e)
 		return;
 	mailbox_drain(e->mail);
 	initlinks_on_up(e->links, NULL, NULL);
-	clients_free(e);
 	free_execs_of_table(e);
 	n = e->boxes.len;
 	all = idmap_values(&e->boxes);

@@ -7,14 +7,15 @@
 #ifndef SANDBOX_DAEMON_EXEC_H
 #define SANDBOX_DAEMON_EXEC_H
 
-#include "daemon/controller/controller.h"
+#include "daemon/link/upstream.h"
 #include "daemon/worker/initlink.h"
 #include "shared/model/model.h"
 
 struct execs;
 struct image_config;
+struct node_stream;
 
-struct execs *execs_new(struct event_base *base, struct controller *c, struct initlinks *links, const char *state_dir);
+struct execs *execs_new(struct event_base *base, struct upstream *up, struct initlinks *links, const char *state_dir);
 void execs_free(struct execs *e); /* running commands keep running */
 /* How long the output of ended commands is kept (any thread); 24 hours when never called. */
 void execs_set_retention(struct execs *e, int64_t retention_ms);
@@ -42,9 +43,7 @@ void execs_start_detached(struct execs *e, const struct exec_grant *grant, const
  * process group; the outcome is what the command makes of it (any thread). ERR_NOT_FOUND, ERR_CONFLICT when it ended. */
 int execs_cancel(struct execs *e, const struct id *operation, int signal, struct error *err);
 
-/* Serves a client's mux connection after the upgrade: takes the descriptor (closed before gone is called, on the loop
- * thread) and copies the bytes read so far (any thread). */
-void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n,
-			void (*gone)(void *ctx), void *ctx);
+/* Answers a stream, now or later (loop thread). -1: nothing was done to it, err says why. */
+int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct node_stream *what, struct error *err);
 
 #endif

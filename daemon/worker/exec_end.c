@@ -13,56 +13,6 @@
 
 enum { RECORD_TRIES = 3, RECORD_RETRY_MS = 300, RECORD_RETRY_SLOW_MS = 5000 };
 
-static const struct {
-	enum mux_error mux;
-	enum error_code code;
-} errors[] = {
-	{ MUX_ERR_NONE, ERR_NONE },
-	{ MUX_ERR_REFUSED, ERR_INVALID },
-	{ MUX_ERR_NOT_FOUND, ERR_NOT_FOUND },
-	{ MUX_ERR_FORBIDDEN, ERR_FORBIDDEN },
-	{ MUX_ERR_FORBIDDEN, ERR_UNAUTHORIZED },
-	{ MUX_ERR_UNAVAILABLE, ERR_UNAVAILABLE },
-	{ MUX_ERR_CONFLICT, ERR_CONFLICT },
-	{ MUX_ERR_TOO_LARGE, ERR_TOO_LARGE },
-	{ MUX_ERR_EXPIRED, ERR_EXPIRED },
-	{ MUX_ERR_NO_PROGRAM, ERR_NOT_FOUND },
-	{ MUX_ERR_NOT_EXECUTABLE, ERR_INVALID },
-	{ MUX_ERR_BAD_CWD, ERR_INVALID },
-	{ MUX_ERR_BAD_USER, ERR_INVALID },
-	{ MUX_ERR_RESOURCES, ERR_UNAVAILABLE },
-	{ MUX_ERR_RESOURCES, ERR_RATE_LIMITED },
-	{ MUX_ERR_DELETED, ERR_NOT_FOUND },
-	{ MUX_ERR_LOST, ERR_UNAVAILABLE },
-	{ MUX_ERR_CONNECT, ERR_UNAVAILABLE },
-	{ MUX_ERR_IO, ERR_SYSTEM },
-};
-
-enum error_code code_of_mux_error(enum mux_error e)
-{
-	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-		if (errors[i].mux == e)
-			return errors[i].code;
-	}
-	return ERR_INTERNAL;
-}
-
-enum mux_error mux_error_of_code(enum error_code c)
-{
-	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-		if (errors[i].code == c)
-			return errors[i].mux;
-	}
-	return MUX_ERR_UNAVAILABLE;
-}
-
-void refusal_fields(struct tlv *fields, enum mux_error why, const char *text)
-{
-	tlv_add_u64(fields, MUX_F_OUTCOME, OUTCOME_NOT_STARTED);
-	tlv_add_u64(fields, MUX_F_ERROR, why);
-	tlv_add_str(fields, MUX_F_MESSAGE, text);
-}
-
 struct spool_end exec_end_text(enum outcome outcome, enum mux_error why, const char *text)
 {
 	struct spool_end end = { .outcome = outcome, .code = code_of_mux_error(why), .mux_error = (int)why };
@@ -180,14 +130,44 @@ static void put_away(struct exec *x, bool in_record)
 		keeper_archive(x->all->keeper, live, kept);
 }
 
+static void recorded(struct exec *x)
+{
+	x->recorded = x->told = true;
+	put_away(x, x->whole);
+}
+
 /* The outcome is told once the record is committed. When the store does not take it (a full disk), the tries go on,
  * but those who wait are told after the first few: what happened did happen, and the spool keeps it. */
+static void not_recorded(struct exec *x, const struct error *err)
+{
+	log_error("exec", "recording the end of operation=%s: %s", x->key.text, err->message);
+	if (x->record_tries == 0)
+		spool_finish(exec_spool(x), &x->end);
+	x->record_tries++;
+	x->told = x->record_tries >= RECORD_TRIES;
+	x->record_at_ms = clock_mono_ms() + (x->told ? RECORD_RETRY_SLOW_MS : RECORD_RETRY_MS);
+}
+
+static void on_reported(void *ctx, const struct id *operation, const struct error *err)
+{
+	struct execs *e = ctx;
+	struct exec *x = idmap_get(&e->table, operation);
+
+	if (!x || !x->reporting)
+		return;
+	x->reporting = false;
+	if (err)
+		not_recorded(x, err);
+	else
+		recorded(x);
+	exec_arm(x);
+	exec_settle(x);
+}
+
 void exec_record(struct exec *x)
 {
 	struct result result;
-	struct error err = ERROR_INIT;
-	bool whole;
-	int r;
+	struct exec_report report = { .operation = x->key, .result = &result, .code = x->end.code, .error = x->end.text[0] ? x->end.text : NULL };
 
 	if (x->info.main) {
 		x->recorded = x->told = true;
@@ -196,21 +176,11 @@ void exec_record(struct exec *x)
 	}
 	result_init(&result);
 	fill_result(x, &result);
-	r = controller_exec_end(x->all->controller, &x->key, &result, x->end.code, x->end.text[0] ? x->end.text : NULL, &err);
-	whole = !result.truncated;
-	result_done(&result);
+	x->whole = !result.truncated;
 	x->record_at_ms = 0;
-	if (r == 0) {
-		x->recorded = x->told = true;
-		put_away(x, whole);
-		return;
-	}
-	log_error("exec", "recording the end of operation=%s: %s", x->key.text, err.message);
-	if (x->record_tries == 0)
-		spool_finish(exec_spool(x), &x->end);
-	x->record_tries++;
-	x->told = x->record_tries >= RECORD_TRIES;
-	x->record_at_ms = clock_mono_ms() + (x->told ? RECORD_RETRY_SLOW_MS : RECORD_RETRY_MS);
+	x->reporting = true;
+	x->all->up->ops->exec_end(x->all->up, &report, on_reported, x->all);
+	result_done(&result);
 }
 
 void exec_end(struct exec *x, const struct spool_end *end)

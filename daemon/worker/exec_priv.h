@@ -1,11 +1,12 @@
 /*
  * Inside of the exec data plane: exec.c (the table and the public calls), exec_open.c (defaults, the OPEN for init),
- * exec_run.c (one command towards init), exec_end.c (outcome and record), reader.c (clients that watch), client.c
- * (their connections), relay.c (streams that are only passed on). Event loop thread only.
+ * exec_run.c (one command towards init), exec_end.c (outcome and record), serve.c (clients' streams), reader.c (those
+ * that watch), relay.c (those that are only passed on). Event loop thread only.
  */
 #ifndef SANDBOX_DAEMON_EXEC_PRIV_H
 #define SANDBOX_DAEMON_EXEC_PRIV_H
 
+#include "daemon/link/refusal.h"
 #include "daemon/worker/exec.h"
 #include "daemon/worker/idmap.h"
 #include "daemon/worker/muxconn.h"
@@ -82,6 +83,8 @@ struct exec {
 	/* Monotonic, 0: none. overdue: init should have ended the command by then. */
 	int64_t link_by_ms, resume_by_ms, overdue_ms, record_at_ms;
 	struct spool_end end;
+	bool whole;    /* the record will hold all its output */
+	bool reporting; /* the controller was told and has not answered */
 	bool recorded; /* the store has it */
 	bool told;     /* the outcome may be told */
 	unsigned record_tries;
@@ -101,13 +104,12 @@ struct reader {
 
 struct execs {
 	struct event_base *base;
-	struct controller *controller;
+	struct upstream *up;
 	struct initlinks *links;
 	struct mailbox *mail;
 	char *state_dir;
 	struct idmap table; /* key → struct exec */
 	struct idmap boxes; /* sandbox → struct box */
-	struct client *clients;
 	struct exec *dirty; /* to be settled on this turn of the loop */
 	struct event *ev_dirty;
 	struct keeper *keeper;
@@ -168,10 +170,6 @@ void exec_record(struct exec *x);
 void exec_settle(struct exec *x);
 void execs_settle_dirty(struct execs *e);
 void exec_close_fields(const struct exec *x, struct tlv *fields);
-enum error_code code_of_mux_error(enum mux_error e);
-enum mux_error mux_error_of_code(enum error_code c);
-/* CLOSE fields of a refusal. */
-void refusal_fields(struct tlv *fields, enum mux_error why, const char *text);
 
 /* --- reader.c --- */
 struct reader *reader_new(struct exec *x, struct mux *m, uint32_t stream);
@@ -182,9 +180,6 @@ void reader_pump(struct reader *r);
 /* The owner of x from now on, from these offsets. */
 void reader_take_over(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
 void reader_follow(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
-
-/* --- client.c --- */
-void clients_free(struct execs *e);
 
 /* --- recover.c --- */
 /* An exec that is not in the table, ended, from its record and spool. ERR_UNAVAILABLE: not ended, so not taken over yet. */

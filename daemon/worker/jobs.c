@@ -4,7 +4,6 @@
  */
 #include "daemon/worker/worker_priv.h"
 
-#include "daemon/controller/controller.h"
 #include "daemon/worker/exec.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
@@ -51,7 +50,7 @@ static int check_wanted(struct create_job *j, struct error *err)
 {
 	if (worker_stopping(j->w))
 		return error_set(err, ERR_UNAVAILABLE, "the daemon stops");
-	if (controller_wants_delete(j->w->o.controller, &j->lease->sandbox.id))
+	if (j->w->o.up->ops->wants_delete(j->w->o.up, &j->lease->sandbox.id))
 		return error_set(err, ERR_CONFLICT, "deleted while it was being created");
 	if (clock_mono_ms() > j->until_ms)
 		return error_set(err, ERR_TIMEOUT, "the create took longer than worker.create_timeout (%lld s)",
@@ -64,7 +63,7 @@ static void say(struct create_job *j, const char *text)
 	if (strcmp(text, j->said) == 0)
 		return;
 	snprintf(j->said, sizeof(j->said), "%s", text);
-	controller_progress(j->w->o.controller, &j->lease->operation, text);
+	j->w->o.up->ops->progress(j->w->o.up, &j->lease->operation, text);
 }
 
 static bool on_pull(void *ctx, const char *text, int percent)
@@ -298,7 +297,7 @@ static void record(struct worker *w, const struct id *sandbox, const struct comp
 {
 	struct error err = ERROR_INIT;
 
-	if (controller_complete(w->o.controller, c, &err) == 0)
+	if (w->o.up->ops->complete(w->o.up, c, &err) == 0)
 		return;
 	log_error("worker", "recording the end of operation=%s, next try in %lld ms: %s", c->operation.text, (long long)delay_ms, err.message);
 	complete_later(w, sandbox, c, delay_ms);
@@ -370,7 +369,7 @@ static void retry_later(struct worker *w, struct lease *take_l, int64_t delay_ms
 	struct task *t = xcalloc(1, sizeof(*t));
 	auto_free char *text = xasprintf("delete failed, next try in %lld s: %s", (long long)(delay_ms / 1000), why);
 
-	controller_progress(w->o.controller, &take_l->operation, text);
+	w->o.up->ops->progress(w->o.up, &take_l->operation, text);
 	log_warn("worker", "sandbox=%s %s", take_l->sandbox.id.text, text);
 	t->kind = TASK_RETRY_DELETE;
 	t->sandbox = take_l->sandbox.id;
@@ -446,13 +445,13 @@ static int inspect_ended(struct worker *w, const struct id *sandbox, struct runt
 /* Its commands are recorded first: what the controller ends together with the sandbox has no output. */
 void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 {
-	int64_t deadline_us = controller_deadline(w->o.controller, sandbox);
+	int64_t deadline_us = w->o.up->ops->deadline(w->o.up, sandbox);
 	enum outcome outcome = deadline_us > 0 && deadline_us <= clock_wall_us() ? OUTCOME_EXPIRED : OUTCOME_LOST;
 	struct error err = ERROR_INIT;
 
 	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
 	execs_drop(w->o.execs, sandbox, outcome);
-	if (controller_sandbox_gone(w->o.controller, sandbox, why, &err) != 0)
+	if (w->o.up->ops->sandbox_gone(w->o.up, sandbox, why, &err) != 0)
 		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
 	if (job_unmake(w, sandbox, outcome, &err) != 0)
 		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
@@ -461,7 +460,7 @@ void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 /* It ended, or has to, without anyone's delete. */
 static void end_it(struct worker *w, const struct id *sandbox, const char *why)
 {
-	if (!controller_wants_delete(w->o.controller, sandbox)) /* else the delete does the rest */
+	if (!w->o.up->ops->wants_delete(w->o.up, sandbox)) /* else the delete does the rest */
 		job_gone(w, sandbox, why);
 }
 
@@ -471,7 +470,7 @@ static void exited(struct worker *w, const struct id *sandbox)
 	struct error err = ERROR_INIT;
 	char why[128];
 
-	if (controller_wants_delete(w->o.controller, sandbox))
+	if (w->o.up->ops->wants_delete(w->o.up, sandbox))
 		return;
 	if (inspect_ended(w, sandbox, &s, &err) != 0) {
 		log_warn("worker", "process 1 ended, the runtime does not say how sandbox=%s: %s", sandbox->text, err.message);

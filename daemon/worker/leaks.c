@@ -4,7 +4,6 @@
  */
 #include "daemon/worker/worker_priv.h"
 
-#include "daemon/controller/controller.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 
@@ -56,7 +55,7 @@ static int read_all(struct look *l, const char *base, struct error *err)
 {
 	struct worker *w = l->w;
 	if (w->o.runtime->ops->list_owned(w->o.runtime, &l->owned, err) != 0 || workspaces_list(w->spaces, &l->dirs, err) != 0 ||
-	    list_mounts(l, base, err) != 0 || controller_desired(w->o.controller, &w->node, &l->live, NULL, err) != 0)
+	    list_mounts(l, base, err) != 0 || w->o.up->ops->desired(w->o.up, &w->node, &l->live, NULL, err) != 0)
 		return -1;
 	for (size_t i = 0; i < l->live.len; i++)
 		idmap_put(&l->by_id, &l->live.items[i].id, &l->live.items[i]);
@@ -97,7 +96,7 @@ static bool has_container(const struct look *l, const struct id *sandbox)
 static void look_at_record(struct look *l, const struct sandbox *s)
 {
 	struct runtime_status status = { .state = RUNTIME_ABSENT };
-	if (s->state != SANDBOX_RUNNING || has_container(l, &s->id) || controller_wants_delete(l->w->o.controller, &s->id))
+	if (s->state != SANDBOX_RUNNING || has_container(l, &s->id) || l->w->o.up->ops->wants_delete(l->w->o.up, &s->id))
 		return;
 	if (l->w->o.runtime->ops->inspect(l->w->o.runtime, &s->id, &status, NULL) == 0 && status.state == RUNTIME_ABSENT)
 		tell(l, "record", s->id.text, &s->id, "the record says running; the runtime has nothing of it");

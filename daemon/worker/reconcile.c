@@ -5,7 +5,6 @@
  */
 #include "daemon/worker/worker_priv.h"
 
-#include "daemon/controller/controller.h"
 #include "daemon/worker/exec.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -38,7 +37,7 @@ static int pass_read(struct pass *p, struct error *err)
 
 	if (w->o.runtime->ops->list_owned(w->o.runtime, &p->owned, err) != 0 || workspaces_list(w->spaces, &p->dirs, err) != 0)
 		return -1;
-	if (controller_desired(w->o.controller, &w->node, &p->live, &p->execs, err) != 0)
+	if (w->o.up->ops->desired(w->o.up, &w->node, &p->live, &p->execs, err) != 0)
 		return -1;
 	for (size_t i = 0; i < p->live.len; i++)
 		idmap_put(&p->by_id, &p->live.items[i].id, &p->live.items[i]);
@@ -102,7 +101,7 @@ static void check_running(struct worker *w, const struct sandbox *x)
 
 	if (x->state != SANDBOX_RUNNING || watch_has(w->watch, &x->id) || !worker_try_take(w, &x->id))
 		return;
-	if (!controller_wants_delete(w->o.controller, &x->id) && w->o.runtime->ops->inspect(w->o.runtime, &x->id, &s, NULL) == 0) {
+	if (!w->o.up->ops->wants_delete(w->o.up, &x->id) && w->o.runtime->ops->inspect(w->o.runtime, &x->id, &s, NULL) == 0) {
 		if (s.state == RUNTIME_RUNNING)
 			adopt(w, x, s.pid);
 		else

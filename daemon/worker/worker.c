@@ -149,7 +149,7 @@ static bool do_one(struct worker *w, struct task *take_t, bool work)
 	}
 	if (!work)
 		return false;
-	rc = controller_lease(w->o.controller, &w->node, &lease, &err);
+	rc = w->o.up->ops->lease(w->o.up, &w->node, &lease, &err);
 	if (rc < 0)
 		log_warn("worker", "leasing work: %s", err.message);
 	if (rc != 1)
@@ -471,7 +471,7 @@ static int start_threads(struct worker *w, struct error *err)
 	pthread_mutex_lock(&w->lock);
 	w->work = true;
 	pthread_mutex_unlock(&w->lock);
-	controller_on_work(w->o.controller, &w->node, on_work, w);
+	w->o.up->ops->on_work(w->o.up, &w->node, on_work, w);
 	execs_on_stuck(w->o.execs, on_stuck, w);
 	worker_spawn(w);
 	return 0;
@@ -487,7 +487,7 @@ int worker_start(const struct worker_options *o, struct worker **ret, struct err
 	w->settings = settings_of(o->config);
 	init_locks(w);
 	if (worker_node_id(o->config, &w->node, err) != 0 || watch_new(on_exited, w, &w->watch, err) != 0 ||
-	    controller_requeue(o->controller, &w->node, err) != 0) {
+	    o->up->ops->requeue(o->up, &w->node, err) != 0) {
 		worker_stop(w);
 		return -1;
 	}
@@ -513,7 +513,7 @@ static void free_tasks(struct task *t)
 
 void worker_stop(struct worker *w)
 {
-	controller_on_work(w->o.controller, &w->node, NULL, NULL);
+	w->o.up->ops->on_work(w->o.up, &w->node, NULL, NULL);
 	execs_on_stuck(w->o.execs, NULL, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
@@ -538,14 +538,9 @@ void worker_stop(struct worker *w)
 	free(w);
 }
 
-struct runtime *worker_runtime(struct worker *w)
-{
-	return w->o.runtime;
-}
-
 void worker_deadline_moved(struct worker *w, const struct id *sandbox)
 {
-	int64_t deadline_us = controller_deadline(w->o.controller, sandbox);
+	int64_t deadline_us = w->o.up->ops->deadline(w->o.up, sandbox);
 
 	if (deadline_us > 0)
 		initlink_set_deadline(w->o.links, sandbox, deadline_us);

@@ -5,7 +5,7 @@
 #ifndef SANDBOX_DAEMON_WORKER_H
 #define SANDBOX_DAEMON_WORKER_H
 
-#include "daemon/controller/controller.h"
+#include "daemon/link/upstream.h"
 #include "daemon/runtime/runtime.h"
 #include "daemon/worker/exec.h"
 
@@ -21,7 +21,7 @@ int worker_node_id(const struct daemon_config *config, struct id *ret, struct er
 
 struct worker_options {
 	const struct daemon_config *config;
-	struct controller *controller;
+	struct upstream *up;
 	struct runtime *runtime;
 	struct initlinks *links;
 	struct execs *execs;
@@ -56,7 +56,12 @@ struct check_row {
 	char remedy[512];
 };
 size_t worker_checks(struct worker *w, struct check_row *ret, size_t max);
-struct runtime *worker_runtime(struct worker *w);
+/* The machine's images (they may block for long). A pull or an import answers the one image. */
+int worker_images(struct worker *w, struct image_list *ret, struct error *err);
+int worker_image_allowed(struct worker *w, const char *name, struct error *err); /* does not block */
+int worker_image_remove(struct worker *w, const char *name, struct error *err);
+int worker_image_pull(struct worker *w, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err);
+int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err);
 /* A sandbox's deadline has moved: its process 1 is told, so that it ends in time without a daemon too. */
 void worker_deadline_moved(struct worker *w, const struct id *sandbox);
 int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err);

@@ -37,7 +37,13 @@ no_include() {
 }
 
 @test "the controller never includes a runtime or a worker" {
-	no_include daemon/controller 'daemon/(runtime|worker|api)/'
+	no_include daemon/controller 'daemon/(runtime|worker|api|link)/'
+}
+
+@test "a worker reaches its controller by the upstream alone" {
+	no_include daemon/worker 'daemon/(store|api)/'
+	run grep -rnE '\bcontroller_[a-z_]+\(' "$TOP/daemon/worker" --include='*.c'
+	[ "$status" -eq 1 ] || { echo "$output"; return 1; }
 }
 
 @test "cli and daemon do not include each other" {

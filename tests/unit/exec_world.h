@@ -13,6 +13,7 @@
 
 #include "daemon/config.h"
 #include "daemon/controller/controller.h"
+#include "daemon/link/gate.h"
 #include "daemon/runtime/runtime.h"
 #include "daemon/store/store.h"
 #include "daemon/worker/exec.h"
@@ -69,7 +70,11 @@ struct world {
 	struct event_base *base;
 	pthread_t loop;
 	struct initlinks *links;
+	struct upstream *up;
 	struct execs *execs;
+	struct node_port *port;
+	struct node_ports *ports;
+	struct gate *gate;
 	struct caller who;
 	struct id node;
 	struct sandbox sandbox;
@@ -304,7 +309,12 @@ static void daemon_start(struct world *w)
 
 	w->base = event_base_new();
 	w->links = initlinks_new(w->base, w->dir);
-	w->execs = execs_new(w->base, w->controller, w->links, w->dir);
+	w->up = upstream_local(w->controller);
+	w->execs = execs_new(w->base, w->up, w->links, w->dir);
+	w->port = node_port_local(NULL, w->execs, &w->node, "here");
+	w->ports = node_ports_new();
+	node_ports_add(w->ports, w->port);
+	w->gate = gate_new(initlinks_muxloop(w->links), initlinks_mailbox(w->links), w->controller, w->ports);
 	pthread_create(&w->loop, NULL, world_loop, w->base);
 	assert_int_equal(initlink_listen(w->links, &w->sandbox.id, io, sizeof(io), NULL), 0);
 	initlink_expect(w->links, &w->sandbox.id, getpid(), false);
@@ -315,7 +325,11 @@ static void daemon_stop(struct world *w)
 {
 	mailbox_post(initlinks_mailbox(w->links), world_break, w->base);
 	pthread_join(w->loop, NULL);
+	gate_free(w->gate);
 	execs_free(w->execs);
+	node_ports_free(w->ports);
+	node_port_local_free(w->port);
+	w->up->ops->free(w->up);
 	initlinks_free(w->links);
 	event_base_free(w->base);
 }
@@ -334,7 +348,7 @@ static MAYBE_UNUSED void client_connect_as(struct world *w, const struct caller 
 
 	end_stop(&w->client);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	execs_serve_client(w->execs, who, fds[1], NULL, 0, NULL, NULL);
+	gate_serve(w->gate, who, fds[1], NULL, 0, NULL, NULL);
 	end_start(&w->client, fds[0], false);
 	wait_for(w, w->client.greeted);
 }

@@ -40,6 +40,7 @@ struct world {
 	struct event_base *base;
 	pthread_t loop;
 	struct initlinks *links;
+	struct upstream *up;
 	struct execs *execs;
 	struct runtime *runtime;
 	struct worker *worker;
@@ -81,10 +82,11 @@ static void world_start(struct world *w)
 	w->base = event_base_new();
 	assert_int_equal(pthread_create(&w->loop, NULL, run_loop, w->base), 0);
 	w->links = initlinks_new(w->base, w->dir);
-	w->execs = execs_new(w->base, w->controller, w->links, w->dir);
+	w->up = upstream_local(w->controller);
+	w->execs = execs_new(w->base, w->up, w->links, w->dir);
 	check(fake_runtime_new(w->dir, &w->runtime, &err), &err);
 	wo = (struct worker_options){
-		.config = &w->config, .controller = w->controller, .runtime = w->runtime, .links = w->links, .execs = w->execs
+		.config = &w->config, .up = w->up, .runtime = w->runtime, .links = w->links, .execs = w->execs
 	};
 	check(worker_start(&wo, &w->worker, &err), &err);
 }
@@ -95,6 +97,7 @@ static void world_stop(struct world *w)
 	event_base_loopexit(w->base, NULL);
 	pthread_join(w->loop, NULL);
 	execs_free(w->execs);
+	w->up->ops->free(w->up);
 	initlinks_free(w->links);
 	w->runtime->ops->free(w->runtime);
 	event_base_free(w->base);

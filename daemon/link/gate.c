@@ -1,11 +1,12 @@
 /*
- * Clients' connections: each OPEN is checked field by field, authorised by the controller, and answered by a reader
- * or a relay. Nothing a client wrote goes on as it stands: init gets what the server established.
+ * Clients' connections: see gate.h. Nothing a client wrote goes on as it stands: nodes get what the server established.
  */
-#include "daemon/worker/exec_priv.h"
+#include "daemon/link/gate.h"
 
 #include "daemon/controller/identity.h"
+#include "daemon/link/refusal.h"
 #include "daemon/worker/mailbox.h"
+#include "daemon/worker/muxconn.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
@@ -15,8 +16,16 @@
 
 enum { REF_MAX = 128 };
 
+struct gate {
+	struct muxloop *loop;
+	struct mailbox *mail;
+	struct controller *controller;
+	struct node_ports *ports;
+	struct client *clients;
+};
+
 struct client {
-	struct execs *e;
+	struct gate *g;
 	struct client *prev, *next;
 	struct caller who;
 	struct muxconn *conn;
@@ -94,26 +103,33 @@ static int take_exec(const struct tlv *f, char **ret_ref, struct command *cmd, s
 	return take_command(f, cmd, err);
 }
 
-static void exec_granted(const struct asked *a, const struct exec_grant *grant, const struct command *cmd)
+/* What a command that was begun and could not be handed on became. */
+static void not_started(struct gate *g, const struct id *operation, const struct error *why)
+{
+	struct error err = ERROR_INIT;
+
+	if (controller_exec_end(g->controller, operation, NULL, why->code, why->message, &err) != 0)
+		log_error("exec", "recording the end of operation=%s: %s", operation->text, err.message);
+}
+
+static int exec_granted(const struct asked *a, const struct exec_grant *grant, const struct command *cmd, struct error *err)
 {
 	uint64_t flags = tlv_u64(a->fields, MUX_F_FLAGS, 0);
-	bool detached = flags & MUX_OPEN_DETACH;
-	static const uint64_t start[SPOOL_CHANNELS];
-	char owner[SPOOL_OWNER_MAX + 1];
-	struct exec *x;
-	struct reader *r;
+	struct node_stream what = {
+		.kind = MUX_KIND_EXEC,
+		.sandbox = grant->sandbox,
+		.grant = grant,
+		.command = cmd,
+		.flags = (unsigned)flags & MUX_OPEN_SHELL_FALLBACK,
+		.detached = flags & MUX_OPEN_DETACH,
+	};
+	struct node_port *n = node_ports_find(a->c->g->ports, &grant->node, err);
 
-	owner_text(&a->c->who, owner, sizeof(owner));
-	x = exec_start(a->c->e, grant, cmd, (unsigned)flags & MUX_OPEN_SHELL_FALLBACK, detached, owner);
-	r = reader_new(x, a->m, a->stream);
-	if (detached) {
-		r->starter = true;
-		return;
-	}
-	reader_take_over(r, start);
-	/* At once: the client can send its stdin, and resume should this connection break. */
-	if (x->state != EXEC_ENDED)
-		reader_accept(r);
+	owner_text(&a->c->who, what.owner, sizeof(what.owner));
+	if (n && n->ops->open(n, a->m, a->stream, &what, err) == 0)
+		return 0;
+	not_started(a->c->g, &grant->operation, err);
+	return -1;
 }
 
 static void open_exec(const struct asked *a)
@@ -130,61 +146,73 @@ static void open_exec(const struct asked *a)
 	req = (struct exec_request){ .command = &cmd, .detached = tlv_u64(a->fields, MUX_F_FLAGS, 0) & MUX_OPEN_DETACH };
 	rc = take_exec(a->fields, &ref, &cmd, &err);
 	req.sandbox = ref;
-	if (rc == 0 && controller_exec_begin_once(a->c->e->controller, &a->c->who, &req, &grant, &seen, &err) == 0)
-		exec_granted(a, &grant, &cmd);
-	else
+	if (rc != 0 || controller_exec_begin_once(a->c->g->controller, &a->c->who, &req, &grant, &seen, &err) != 0 ||
+	    exec_granted(a, &grant, &cmd, &err) != 0)
 		refuse_error(a, &err);
 	command_done(&cmd);
 }
 
 /* --- resume and attach --- */
 
-static void take_offsets(const struct tlv *f, uint64_t ret[SPOOL_CHANNELS])
+static void take_offsets(const struct tlv *f, uint64_t ret[2])
 {
-	ret[SPOOL_OUT] = tlv_u64(f, MUX_F_OFFSET_OUT, 0);
-	ret[SPOOL_ERR] = tlv_u64(f, MUX_F_OFFSET_ERR, 0);
+	ret[0] = tlv_u64(f, MUX_F_OFFSET_OUT, 0);
+	ret[1] = tlv_u64(f, MUX_F_OFFSET_ERR, 0);
 }
 
-/* The exec of an operation the caller may see: in hand, or ended and read back. NULL with err. */
-static struct exec *find_operation(const struct client *c, const char *text, struct error *err)
+/* Hands the stream to the node that has the sandbox. */
+static int hand_on(const struct asked *a, const struct id *node, const struct node_stream *what, struct error *err)
 {
-	struct operation op;
-	struct exec *x = NULL;
+	struct node_port *n = node_ports_find(a->c->g->ports, node, err);
+
+	return n ? n->ops->open(n, a->m, a->stream, what, err) : -1;
+}
+
+static int show_operation(const struct asked *a, const char *text, struct node_stream *what, struct error *err)
+{
+	struct controller *c = a->c->g->controller;
+	auto_operation op;
+	struct id node;
 
 	operation_init(&op);
-	if (controller_operation(c->e->controller, &c->who, text, &op, err) != 0)
-		return NULL;
+	if (controller_operation(c, &a->c->who, text, &op, err) != 0)
+		return -1;
 	if (op.kind != OPK_EXEC)
-		error_set(err, ERR_INVALID, "operation %s is a %s: it has no output", text, op_kind_text(op.kind));
-	else if (!(x = idmap_get(&c->e->table, &op.id)))
-		x = exec_load_ended(c->e, &op, err);
-	operation_done(&op);
-	return x;
+		return error_set(err, ERR_INVALID, "operation %s is a %s: it has no output", text, op_kind_text(op.kind));
+	if (controller_operation_node(c, &op.id, &node, err) != 0)
+		return -1;
+	what->sandbox = op.sandbox_id;
+	what->operation = &op;
+	return hand_on(a, &node, what, err);
 }
 
-static struct exec *find_asked(const struct asked *a, struct error *err)
+static int show_main(const struct asked *a, const char *ref, struct node_stream *what, struct error *err)
+{
+	auto_sandbox s;
+
+	sandbox_init(&s);
+	if (controller_resolve(a->c->g->controller, &a->c->who, ref, &s, err) != 0)
+		return -1;
+	what->sandbox = s.id;
+	return hand_on(a, &s.node_id, what, err);
+}
+
+/* Output of an operation the caller may see, or of a sandbox's start command. */
+static int show_asked(const struct asked *a, enum mux_kind kind, struct error *err)
 {
 	auto_free char *operation = NULL, *ref = NULL;
-	struct sandbox s;
-	struct exec *x;
+	struct node_stream what = { .kind = kind };
 
+	owner_text(&a->c->who, what.owner, sizeof(what.owner));
+	take_offsets(a->fields, what.from);
 	if (tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, err) != 0 ||
 	    tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0)
-		return NULL;
+		return -1;
 	if (operation)
-		return find_operation(a->c, operation, err);
-	if (!ref) {
-		error_set(err, ERR_INVALID, "neither an operation nor a sandbox is named");
-		return NULL;
-	}
-	sandbox_init(&s);
-	if (controller_resolve(a->c->e->controller, &a->c->who, ref, &s, err) != 0)
-		return NULL;
-	x = idmap_get(&a->c->e->table, &s.id);
-	if (!x)
-		x = exec_load_main(a->c->e, &s.id, err);
-	sandbox_done(&s);
-	return x;
+		return show_operation(a, operation, &what, err);
+	if (ref)
+		return show_main(a, ref, &what, err);
+	return error_set(err, ERR_INVALID, "neither an operation nor a sandbox is named");
 }
 
 static void open_attach(const struct asked *a)
@@ -192,65 +220,21 @@ static void open_attach(const struct asked *a)
 	static const enum mux_field allowed[] = { MUX_F_KIND,	   MUX_F_WINDOW,     MUX_F_SANDBOX,
 						  MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
 	struct error err = ERROR_INIT;
-	uint64_t from[SPOOL_CHANNELS];
-	struct exec *x = NULL;
-	struct reader *r;
 
-	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) == 0)
-		x = find_asked(a, &err);
-	if (!x) {
+	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) != 0 || show_asked(a, MUX_KIND_ATTACH, &err) != 0)
 		refuse_error(a, &err);
-		return;
-	}
-	take_offsets(a->fields, from);
-	r = reader_new(x, a->m, a->stream);
-	reader_follow(r, from);
-	reader_accept(r);
-	exec_settle(x);
-}
-
-/* Its output below what the client has may be gone by design, its output above must not be. */
-static int may_resume(const struct asked *a, const struct exec *x, const uint64_t from[SPOOL_CHANNELS], struct error *err)
-{
-	char owner[SPOOL_OWNER_MAX + 1];
-
-	owner_text(&a->c->who, owner, sizeof(owner));
-	if (a->c->who.role < ROLE_OPERATOR || (x->info.owner[0] && strcmp(x->info.owner, owner) != 0))
-		return error_set(err, ERR_FORBIDDEN, "only who started a command may resume it; attach to watch it");
-	if (x->info.detached)
-		return error_set(err, ERR_CONFLICT, "a detached command cannot be resumed; attach to it");
-	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++) {
-		if (x->spool && from[ch] < exec_total(x, ch) &&
-		    spool_next(x->spool, (enum spool_channel)ch, from[ch]) != from[ch])
-			return error_set(err, ERR_NOT_FOUND, "output from offset %llu on is no longer kept",
-					 (unsigned long long)from[ch]);
-	}
-	return 0;
 }
 
 static void open_resume(const struct asked *a)
 {
 	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
 	struct error err = ERROR_INIT;
-	uint64_t from[SPOOL_CHANNELS];
-	struct exec *x = NULL;
-	struct reader *r;
+	int rc = tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err);
 
-	take_offsets(a->fields, from);
-	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) == 0)
-		x = find_asked(a, &err);
-	if (!x || may_resume(a, x, from, &err) != 0) {
+	if (rc == 0 && a->c->who.role < ROLE_OPERATOR)
+		rc = error_set(&err, ERR_FORBIDDEN, "only who started a command may resume it; attach to watch it");
+	if (rc != 0 || show_asked(a, MUX_KIND_RESUME, &err) != 0)
 		refuse_error(a, &err);
-		if (x)
-			exec_settle(x);
-		return;
-	}
-	r = reader_new(x, a->m, a->stream);
-	reader_take_over(r, from);
-	/* After a restart the stdin offset comes from init: answered when it is known. */
-	if (x->resumable || x->state == EXEC_ENDED)
-		reader_accept(r);
-	exec_settle(x);
 }
 
 /* --- what is only passed on --- */
@@ -261,7 +245,6 @@ static int relay_fields(const struct asked *a, enum mux_kind kind, struct sandbo
 						  MUX_F_PORT, MUX_F_FLAGS,  MUX_F_USER,	   MUX_F_CWD,  MUX_F_NAME };
 	auto_free char *ref = NULL, *path = NULL, *user = NULL, *cwd = NULL, *name = NULL;
 	const struct tlv *f = a->fields;
-	struct execs *e = a->c->e;
 
 	if (tlv_only(f, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(f, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0 ||
 	    tlv_str(f, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, err) != 0 ||
@@ -272,7 +255,7 @@ static int relay_fields(const struct asked *a, enum mux_kind kind, struct sandbo
 		return error_set(err, ERR_INVALID, "no sandbox is named");
 	if (a->c->who.role < ROLE_OPERATOR)
 		return error_set(err, ERR_FORBIDDEN, "a viewer may not reach into sandboxes");
-	if (controller_resolve(e->controller, &a->c->who, ref, s, err) != 0)
+	if (controller_resolve(a->c->g->controller, &a->c->who, ref, s, err) != 0)
 		return -1;
 	if (s->state != SANDBOX_RUNNING)
 		return error_set(err, s->end_reason == OUTCOME_EXPIRED ? ERR_EXPIRED : ERR_CONFLICT, "sandbox %s is %s", ref,
@@ -295,30 +278,13 @@ static void open_relay(const struct asked *a, enum mux_kind kind)
 {
 	struct error err = ERROR_INIT;
 	auto_tlv out = TLV_INIT;
-	struct sandbox s;
-	const struct defaults *d;
-	struct box *b;
+	auto_sandbox s;
 
 	sandbox_init(&s);
-	if (relay_fields(a, kind, &s, &out, &err) != 0) {
+	int rc = relay_fields(a, kind, &s, &out, &err);
+	struct node_stream what = { .kind = kind, .sandbox = s.id, .fields = &out };
+	if (rc != 0 || hand_on(a, &s.node_id, &what, &err) != 0)
 		refuse_error(a, &err);
-		sandbox_done(&s);
-		return;
-	}
-	b = box_get(a->c->e, &s.id);
-	sandbox_done(&s);
-	/* Files appear as the image's user would make them, unless the caller names one. */
-	d = box_defaults(a->c->e, b, &err);
-	if (!d) {
-		refuse_error(a, &err);
-		box_release(a->c->e, b);
-		return;
-	}
-	if (!tlv_has(a->fields, MUX_F_USER) && (kind == MUX_KIND_FILES_GET || kind == MUX_KIND_FILES_PUT))
-		tlv_add_str(&out, MUX_F_USER, d->user);
-	if (!tlv_has(a->fields, MUX_F_CWD) && (kind == MUX_KIND_FILES_GET || kind == MUX_KIND_FILES_PUT))
-		tlv_add_str(&out, MUX_F_CWD, d->cwd);
-	relay_open(a->c->e, b, a->m, a->stream, &out);
 }
 
 /* --- the connection --- */
@@ -351,7 +317,7 @@ static void audit(const struct asked *a, uint64_t kind)
 		.code = why->code,
 		.detail = why->code != ERR_NONE ? why->message : argv.len ? argv.items[0] : path,
 	};
-	controller_audit(a->c->e->controller, &a->c->who, &e);
+	controller_audit(a->c->g->controller, &a->c->who, &e);
 }
 
 static void open_kind(const struct asked *a, uint64_t kind)
@@ -396,7 +362,7 @@ static void on_gone(void *ctx, struct muxconn *conn, const char *why)
 	if (c->prev)
 		c->prev->next = c->next;
 	else
-		c->e->clients = c->next;
+		c->g->clients = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	if (c->gone)
@@ -419,24 +385,23 @@ static void do_serve(void *arg)
 	struct client *c = a->c;
 	auto_tlv hello = TLV_INIT;
 
-	c->next = c->e->clients;
+	c->next = c->g->clients;
 	if (c->next)
 		c->next->prev = c;
-	c->e->clients = c;
-	c->conn = muxconn_new(initlinks_muxloop(c->e->links), a->fd, &client_ops, c, false);
+	c->g->clients = c;
+	c->conn = muxconn_new(c->g->loop, a->fd, &client_ops, c, false);
 	tlv_add_str(&hello, MUX_F_PROGRAM, "sandboxd " SANDBOX_VERSION);
 	mux_hello(muxconn_mux(c->conn), &hello);
 	muxconn_early(c->conn, a->early, a->n);
 	free(a);
 }
 
-void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, const void *early, size_t n,
-			void (*gone)(void *ctx), void *ctx)
+void gate_serve(struct gate *g, const struct caller *who, int take_fd, const void *early, size_t n, void (*gone)(void *ctx), void *ctx)
 {
 	struct arrival *a = xmalloc(sizeof(*a) + n);
 	struct client *c = xcalloc(1, sizeof(*c));
 
-	c->e = e;
+	c->g = g;
 	c->who = *who;
 	c->gone = gone;
 	c->gone_ctx = ctx;
@@ -445,11 +410,26 @@ void execs_serve_client(struct execs *e, const struct caller *who, int take_fd, 
 	a->n = n;
 	if (n > 0)
 		memcpy(a->early, early, n);
-	mailbox_post(e->mail, do_serve, a);
+	mailbox_post(g->mail, do_serve, a);
 }
 
-void clients_free(struct execs *e)
+struct gate *gate_new(struct muxloop *loop, struct mailbox *mail, struct controller *c, struct node_ports *ports)
 {
-	while (e->clients)
-		muxconn_drop(e->clients->conn, "the daemon stops");
+	struct gate *g = xcalloc(1, sizeof(*g));
+
+	g->loop = loop;
+	g->mail = mail;
+	g->controller = c;
+	g->ports = ports;
+	return g;
+}
+
+void gate_free(struct gate *g)
+{
+	if (!g)
+		return;
+	mailbox_drain(g->mail);
+	while (g->clients)
+		muxconn_drop(g->clients->conn, "the daemon stops");
+	free(g);
 }

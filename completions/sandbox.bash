@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete ssh ssh-config ps top operation events context use config login logout auth gc image token quota audit daemon doctor api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete forward ssh ssh-config ps top operation events context use config login logout auth gc image token quota audit daemon doctor api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -23,6 +23,7 @@ _sandbox_options() {
 	'wait') echo ' --timeout -t' ;;
 	'extend') echo ' --ttl' ;;
 	'delete' | 'rm') echo ' --all -a --label -l --yes -y --wait --no-wait -w --missing-ok --wait-timeout' ;;
+	'forward') echo ' --detach -d --stdio' ;;
 	'ssh') echo ' --stdio --port -p --user -u' ;;
 	'ssh-config') echo '' ;;
 	'ps') echo '' ;;
@@ -217,6 +218,7 @@ _sandbox_what() {
 	'wait') echo 'operation' ;;
 	'extend') echo 'sandbox' ;;
 	'delete' | 'rm') echo 'sandbox*' ;;
+	'forward') echo 'sandbox none*' ;;
 	'ssh') echo 'sandbox none*' ;;
 	'ssh-config') echo '' ;;
 	'ps') echo 'sandbox' ;;

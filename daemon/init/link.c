@@ -93,6 +93,7 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 		ps_open(in, stream, t);
 		return;
 	case MUX_KIND_ATTACH:
+	case MUX_KIND_WATCH:
 		break;
 	}
 	link_refuse(in, stream, MUX_ERR_REFUSED, "sandbox-init " SANDBOX_VERSION " does not know this kind of stream");

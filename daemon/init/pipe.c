@@ -116,6 +116,7 @@ static void write_some(struct pipe *p, const char *bytes, size_t n, size_t *ret)
 		if (w < 0 && errno == EAGAIN)
 			return;
 		if (w < 0) {
+			p->was_reset = errno == ECONNRESET;
 			stop_input(p);
 			*ret = n;
 			return;
@@ -200,8 +201,12 @@ static bool pull(struct pipe *p)
 	ssize_t n = recv(p->w.fd, chunk, most, 0);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
+	if ((n < 0 || (n == 0 && p->was_reset)) && !p->has_helper) { /* an end in order is not what it was: who reads must be able to tell */
+		p->broken = true;
+		return false;
+	}
 	if (n <= 0) {
-		if (n < 0) /* a reset ends both directions */
+		if (n < 0)
 			stop_input(p);
 		end_output(p);
 		return false;
@@ -241,7 +246,10 @@ static void ready(struct watch *w, uint32_t events)
 		push(p);
 	for (int i = 0; i < CHUNKS_PER_EVENT && wants_bytes(p) && pull(p); i++)
 		;
-	settle(p);
+	if (p->broken)
+		pipe_fail(p, MUX_ERR_IO, "the connection was reset inside the sandbox");
+	else
+		settle(p);
 }
 
 static void on_room(struct endpoint *e)
@@ -262,6 +270,9 @@ static void on_gone(struct endpoint *e)
 {
 	struct pipe *p = container_of(e, struct pipe, ep);
 	p->ep.stream = 0;
+	/* The other side went without saying that it had sent everything: a server must not take what came for the whole. */
+	if (!p->has_helper && !p->in_eof && p->w.fd >= 0)
+		setsockopt(p->w.fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
 	pipe_free(p);
 }
 

@@ -18,6 +18,8 @@ struct pipe {
 	bool has_helper;
 	pid_t helper;        /* 0: none, or reaped */
 	int status;          /* of the helper */
+	bool was_reset;      /* seen while writing; what came before is still read */
+	bool broken;         /* its end was no end in order */
 	bool connected;
 	bool collect;        /* everything is gathered, and goes into ACCEPT as text at the end */
 	struct buf text;

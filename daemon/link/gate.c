@@ -294,28 +294,31 @@ static const char *action_of(uint64_t kind)
 	static const char *const actions[] = {
 		[MUX_KIND_EXEC] = "stream.exec",	   [MUX_KIND_RESUME] = "stream.resume",	      [MUX_KIND_ATTACH] = "stream.attach",
 		[MUX_KIND_FILES_GET] = "stream.files_get", [MUX_KIND_FILES_PUT] = "stream.files_put", [MUX_KIND_DIAL] = "stream.dial",
-		[MUX_KIND_PS] = "stream.ps",
+		[MUX_KIND_PS] = "stream.ps",		   [MUX_KIND_WATCH] = "stream.watch",
 	};
 
 	return kind < ARRAY_LEN(actions) && actions[kind] ? actions[kind] : "stream.unknown";
 }
 
-/* After the stream is on its way: what is written here delays nobody. The detail is the program or path, never arguments. */
+/* After the stream is on its way: what is written here delays nobody. The detail is the program, path or port, never arguments. */
 static void audit(const struct asked *a, uint64_t kind)
 {
 	auto_free char *sandbox = NULL, *operation = NULL, *path = NULL;
 	auto_strv argv = STRV_INIT;
 	const struct error *why = a->refused;
+	char port[16] = "";
 
 	tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &sandbox, NULL);
 	tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, NULL);
 	tlv_str(a->fields, MUX_F_PATH, LIMIT_PATH_BYTES_MAX, &path, NULL);
 	tlv_strv(a->fields, MUX_F_ARG, LIMIT_ARGS_MAX, LIMIT_ARG_ONE_MAX, &argv, NULL);
+	if (tlv_has(a->fields, MUX_F_PORT))
+		snprintf(port, sizeof(port), "port %u", (unsigned)(uint16_t)tlv_u64(a->fields, MUX_F_PORT, 0));
 	struct audit_entry e = {
 		.action = action_of(kind),
 		.target = sandbox ? sandbox : operation,
 		.code = why->code,
-		.detail = why->code != ERR_NONE ? why->message : argv.len ? argv.items[0] : path,
+		.detail = why->code != ERR_NONE ? why->message : argv.len ? argv.items[0] : path ? path : port[0] ? port : NULL,
 	};
 	controller_audit(a->c->g->controller, &a->c->who, &e);
 }
@@ -336,6 +339,7 @@ static void open_kind(const struct asked *a, uint64_t kind)
 	case MUX_KIND_FILES_PUT:
 	case MUX_KIND_DIAL:
 	case MUX_KIND_PS:
+	case MUX_KIND_WATCH:
 		open_relay(a, (enum mux_kind)kind);
 		break;
 	default:

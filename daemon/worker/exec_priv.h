@@ -191,6 +191,8 @@ struct exec *exec_load_main(struct execs *e, const struct id *sandbox, struct er
 struct relay;
 /* Passes a client's stream on to init. The stream is answered, now or later. */
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields);
+/* A client's stream on which nothing flows: closed when the sandbox ends. */
+void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t stream);
 void relay_end_all(struct box *b, enum mux_error why, const char *text);
 
 /* --- live_dir.c --- */

@@ -238,12 +238,9 @@ static const struct stream_ops init_ops = {
 	.writable = on_writable,
 };
 
-void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)
+static struct relay *relay_new(struct execs *e, struct box *b, struct mux *client, uint32_t stream)
 {
-	struct mux *m = initlink_mux(e->links, &b->sandbox);
 	struct relay *r = xcalloc(1, sizeof(*r));
-	struct error err = ERROR_INIT;
-	uint32_t id;
 
 	r->e = e;
 	r->box = b;
@@ -251,6 +248,23 @@ void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t str
 	r->next = b->relays;
 	b->relays = r;
 	stream_bind(&r->client.stream, &client_ops, client, stream);
+	return r;
+}
+
+/* A relay without a second side: what a client sends on it is dropped. */
+void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t stream)
+{
+	relay_new(e, b, client, stream);
+	mux_accept(client, stream, NULL, LIMIT_MUX_WINDOW);
+}
+
+void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)
+{
+	struct mux *m = initlink_mux(e->links, &b->sandbox);
+	struct relay *r = relay_new(e, b, client, stream);
+	struct error err = ERROR_INIT;
+	uint32_t id;
+
 	if (!m) {
 		close_client(r, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init is not connected; try again");
 		return;

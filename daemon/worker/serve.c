@@ -114,6 +114,12 @@ static int open_relay(struct execs *e, struct mux *m, uint32_t stream, const str
 	return 0;
 }
 
+static int open_watch(struct execs *e, struct mux *m, uint32_t stream, const struct node_stream *what)
+{
+	relay_watch(e, box_get(e, &what->sandbox), m, stream);
+	return 0;
+}
+
 int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct node_stream *what, struct error *err)
 {
 	switch (what->kind) {
@@ -128,6 +134,8 @@ int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct nod
 	case MUX_KIND_DIAL:
 	case MUX_KIND_PS:
 		return open_relay(e, m, stream, what, err);
+	case MUX_KIND_WATCH:
+		return open_watch(e, m, stream, what);
 	case MUX_KIND_DEADLINE:
 		break;
 	}

@@ -61,6 +61,7 @@
 	LIMIT(CANCEL_WAIT_MS, 15 * 1000, "milliseconds", "time sandbox-init has to end a command it was told to end, TERM and KILL included") \
 	LIMIT(SPOOL_DISK_MAX, 1024 * 1024 * 1024, "bytes", "disk that the output of ended commands may take; the oldest goes first") \
 	LIMIT(EVENT_STREAMS_MAX, 256, "streams", "open streams of events of one daemon") \
+	LIMIT(FORWARDS_MAX, 64, "ports", "ports of one `sandbox forward`") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

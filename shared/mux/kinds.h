@@ -17,6 +17,7 @@ enum mux_kind {
 	MUX_KIND_DIAL = 6,    /* TCP to the sandbox's own loopback */
 	MUX_KIND_PS = 7,      /* process list as text in ACCEPT */
 	MUX_KIND_DEADLINE = 8, /* server→init: the sandbox's end moved to DEADLINE_US */
+	MUX_KIND_WATCH = 9,    /* client→server: nothing flows; the CLOSE says that and how the sandbox ended */
 };
 
 enum mux_open_flag {

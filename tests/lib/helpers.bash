@@ -115,3 +115,11 @@ sbx_create() {
 daemon_fds() {
 	find "/proc/$(sbx_pid)/fd" -mindepth 1 | wc -l
 }
+
+# inside_net SANDBOX COMMAND…: a program of this machine (the image may lack it) on the loopback of a running sandbox. Replaces the shell.
+inside_net() {
+	local pid
+	pid=$(docker inspect -f '{{.State.Pid}}' "sandbox-$(sandbox inspect -q "$1")") || return 1
+	shift
+	exec nsenter "--net=/proc/$pid/ns/net" "$@"
+}

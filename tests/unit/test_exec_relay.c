@@ -191,6 +191,28 @@ static void a_deleted_sandbox_ends_them_too(void **state)
 	assert_close_says(c, "sandbox deleted");
 }
 
+/* It outlives the link: a command line waits on it for the end of the sandbox. */
+static void a_watch_tells_the_end(void **state)
+{
+	struct world *w = *state;
+	auto_tlv t = TLV_INIT;
+	uint32_t id;
+	struct flow_seen *c;
+
+	tlv_add_u64(&t, MUX_F_KIND, MUX_KIND_WATCH);
+	tlv_add_str(&t, MUX_F_SANDBOX, w->sandbox.id.text);
+	id = mux_open(w->client.m, &t, LIMIT_MUX_WINDOW, NULL);
+	c = flow_of(&w->client, id);
+	wait_for(w, c->accepted);
+	mux_send(w->client.m, id, CH_IN, "nobody reads this", 17);
+	end_stop(&w->in);
+	pump(w);
+	assert_false(c->closed);
+	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED);
+	wait_for(w, c->closed);
+	assert_int_equal(close_u64(c, MUX_F_ERROR), MUX_ERR_EXPIRED);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -198,7 +220,7 @@ int main(void)
 		T(an_upload_flows_and_is_answered), T(a_download_is_whole_before_its_end),
 		T(a_dial_is_a_pipe_both_ways),	    T(a_query_is_answered_in_its_accept),
 		T(refusals_and_losses_are_told),    T(a_client_that_goes_ends_its_streams),
-		T(a_deleted_sandbox_ends_them_too),
+		T(a_deleted_sandbox_ends_them_too), T(a_watch_tells_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

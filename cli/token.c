@@ -8,6 +8,7 @@
 #include "shared/config/server_url.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
@@ -123,23 +124,55 @@ int token_forget(const char *origin, struct error *err)
 	return helper ? token_helper_run(helper, "erase", origin, NULL, NULL, err) : token_store_remove(origin, err);
 }
 
+static volatile sig_atomic_t asked_to_end;
+
+static void on_end_signal(int sig)
+{
+	asked_to_end = sig;
+}
+
+/* A line from the terminal, its settings before and after untouched, also when a signal ends us: it is raised again after that. */
+static ssize_t read_silently(int tty, const struct termios *before, const char *prompt, char *line, size_t max, size_t *ret_n)
+{
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	struct sigaction note = { .sa_handler = on_end_signal }, old[ARRAY_LEN(ends)];
+	struct termios silent = *before;
+	ssize_t got;
+
+	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+	asked_to_end = 0;
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		sigaction(ends[i], NULL, &old[i]);
+		if (old[i].sa_handler != SIG_IGN)
+			sigaction(ends[i], &note, NULL);
+	}
+	/* Silent first: what is typed as soon as the prompt shows is not shown. */
+	tcsetattr(tty, TCSAFLUSH, &silent);
+	io_write_full(tty, prompt, strlen(prompt));
+	*ret_n = 0;
+	while ((got = 0, *ret_n < max) && !asked_to_end && (got = read(tty, line + *ret_n, 1)) == 1 && line[*ret_n] != '\n')
+		++*ret_n;
+	tcsetattr(tty, TCSAFLUSH, before);
+	io_write_full(tty, "\n", 1);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		sigaction(ends[i], &old[i], NULL);
+	return got;
+}
+
 int token_ask(const char *prompt, struct secret *ret, struct error *err)
 {
-	struct termios before, silent;
+	struct termios before;
 	char line[TOKEN_MAX + 2];
-	size_t n = 0;
+	size_t n;
 	auto_close int tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
 	if (tty < 0 || tcgetattr(tty, &before) != 0)
 		return error_set(err, ERR_INVALID, "there is no terminal to ask on");
-	silent = before;
-	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
-	io_write_full(tty, prompt, strlen(prompt));
-	tcsetattr(tty, TCSAFLUSH, &silent);
-	ssize_t got = 0;
-	while (n < sizeof(line) && (got = read(tty, line + n, 1)) == 1 && line[n] != '\n')
-		n++;
-	tcsetattr(tty, TCSAFLUSH, &before);
-	io_write_full(tty, "\n", 1);
+	ssize_t got = read_silently(tty, &before, prompt, line, sizeof(line), &n);
+	if (asked_to_end) {
+		explicit_bzero(line, sizeof(line));
+		raise(asked_to_end);
+		return error_set(err, ERR_INVALID, "interrupted");
+	}
 	secret_set(ret, line, n);
 	explicit_bzero(line, sizeof(line));
 	return got < 0 ? error_errno(err, "reading from the terminal") : 0;

@@ -116,6 +116,13 @@ teardown() {
 	$SB auth status
 }
 
+@test "an interrupt at the question leaves the terminal as it was" {
+	run bash -c "printf 'expect Token for https://h.example: \nsend \\x03\nend\n' | '$BUILD/tools/pty' 24x80 '$BUILD/sandbox' login"
+	[[ $output == *"status 130"* && $output == *"settings same"* ]]
+	run $SB auth status
+	[ "$status" -ne 0 ]
+}
+
 @test "a program without libsodium's functions starts without libsodium" {
 	run ldd "$BUILD/sandbox"
 	[[ $output != *sodium* && $output != *curl* && $output != *ssl* ]]

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define CHANNEL "sandbox_news"
-#define TRY_TO_LEAD "SELECT pg_try_advisory_lock(7308340105)"
+#define TRY_TO_LEAD "SELECT pg_try_advisory_lock(73083405, hashtext(current_schema()))"
 
 enum {
 	TICK_MS = 2000,          /* leading is tried this often */

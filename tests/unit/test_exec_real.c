@@ -1,6 +1,7 @@
 /* The data plane with a real sandbox-init, run as an ordinary process: the two ends of the protocol meet. */
 #include "tests/unit/exec_world.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <signal.h>
@@ -71,8 +72,21 @@ static void add_place(struct tlv *t)
 	tlv_add_str(t, MUX_F_USER, user);
 }
 
+/* A command that waits for let_go: it cannot end before the test wants it to, however slow the machine is. */
+#define WAIT_TO_GO "while [ ! -e \"$GO\" ]; do sleep 0.02; done; "
+
+static void let_go(const struct world *w)
+{
+	auto_free char *path = xasprintf("%s/go", w->dir);
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
 static uint32_t run(struct world *w, const char *script, unsigned flags)
 {
+	auto_free char *go = xasprintf("GO=%s/go", w->dir);
 	auto_tlv t = TLV_INIT;
 
 	tlv_add_u64(&t, MUX_F_KIND, MUX_KIND_EXEC);
@@ -80,6 +94,7 @@ static uint32_t run(struct world *w, const char *script, unsigned flags)
 	tlv_add_str(&t, MUX_F_ARG, "sh");
 	tlv_add_str(&t, MUX_F_ARG, "-c");
 	tlv_add_str(&t, MUX_F_ARG, script);
+	tlv_add_str(&t, MUX_F_ENV, go);
 	add_place(&t);
 	if (flags)
 		tlv_add_u64(&t, MUX_F_FLAGS, flags);
@@ -198,7 +213,7 @@ static void restarts_lose_and_repeat_nothing(void **state)
 static void an_end_during_a_restart_is_not_lost(void **state)
 {
 	struct world *w = *state;
-	uint32_t id = run(w, "echo before; sleep 0.1; echo after; exit 9", 0);
+	uint32_t id = run(w, "echo before; " WAIT_TO_GO "echo after; exit 9", 0);
 	auto_free char *op = accepted_operation(w, id);
 	struct flow_seen *c = flow_of(&w->client, id);
 	struct operation_list execs;
@@ -206,6 +221,7 @@ static void an_end_during_a_restart_is_not_lost(void **state)
 
 	wait_for(w, c->got[CH_OUT] == 7);
 	daemon_stop(w);
+	let_go(w);
 	usleep(300000);
 	assert_int_equal(controller_desired(w->controller, &w->node, &live, &execs, NULL), 0);
 	assert_int_equal(execs.len, 1);
@@ -226,7 +242,7 @@ static void an_end_during_a_restart_is_not_lost(void **state)
 static void a_lost_spool_is_a_gap_not_an_end(void **state)
 {
 	struct world *w = *state;
-	uint32_t id = run(w, "head -c 2000000 /dev/zero; sleep 0.7; echo end; exit 3", MUX_OPEN_DETACH);
+	uint32_t id = run(w, "head -c 2000000 /dev/zero; " WAIT_TO_GO "echo end; exit 3", MUX_OPEN_DETACH);
 	auto_free char *op = accepted_operation(w, id);
 	struct operation_list execs;
 	struct sandbox_list live;
@@ -241,6 +257,7 @@ static void a_lost_spool_is_a_gap_not_an_end(void **state)
 	drop_spools(w, op);
 	assert_int_equal(controller_desired(w->controller, &w->node, &live, &execs, NULL), 0);
 	assert_int_equal(execs.len, 1);
+	let_go(w);
 	daemon_start(w);
 	execs_recover(w->execs, &execs);
 	initlink_expect(w->links, &w->sandbox.id, init_pid, false);

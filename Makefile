@@ -82,6 +82,8 @@ $(call lib,config): $(call obj,$(CONFIG_C))
 $(call lib,crypto): $(call obj,$(CRYPTO_C))
 $(call lib,daemon): $(call obj,$(DAEMON_C))
 $(call lib,cli):    $(call obj,$(CLI_C))
+# Of the fuzzers alone; sandbox-init itself is built below.
+$(call lib,init):   $(call obj,$(filter-out daemon/init/main.c,$(INIT_C)))
 
 $(BUILD)/lib%.a:
 	$(call say,AR,$@)
@@ -156,6 +158,10 @@ units-build: $(UNIT)
 check: all $(UNIT)
 	$(Q)BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
 
+# What takes longer: tests/full/*.bats, every bats file again with sanitizers, and a minute for each fuzzer.
+check-full: all $(UNIT)
+	$(Q)FULL=1 FUZZ_SECONDS=60 BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
+
 # Real MCP clients from npm; needs node and the npm registry, so it is not part of check.
 check-clients: all
 	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/clients.bats
@@ -222,6 +228,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
+.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
 .DELETE_ON_ERROR:
 .SECONDARY:

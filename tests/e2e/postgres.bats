@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The daemon on PostgreSQL, and what becomes of it when the database goes away: calls are refused with 503 and Retry-After, it
 # recovers by itself, and running commands do not notice.
+# run-alone: it stops the PostgreSQL of the others
 
 load ../lib/helpers.bash
 load ../lib/postgres.bash

@@ -1,6 +1,6 @@
 /*
  * Any bytes as sandboxd.conf: accepted or refused with a line number, and what was accepted prints as keys that can be set.
- * fuzz-sources: daemon/config.c daemon/config_check.c daemon/address.c
+ * fuzz-archives: daemon
  */
 #include "daemon/config.h"
 

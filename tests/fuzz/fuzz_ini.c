@@ -1,6 +1,6 @@
 /*
  * Settings and project files, server addresses, console lines: nothing crashes, and what was read is printed back the same.
- * fuzz-sources: cli/console_words.c
+ * fuzz-archives: cli
  */
 #include "cli/console/console.h"
 #include "shared/base/mem.h"

@@ -1,5 +1,5 @@
 /*
- * fuzz-sources: daemon/init/request.c daemon/init/users.c
+ * fuzz-archives: init
  * What sandbox-init takes from others: the fields of a command's OPEN, user specifications against passwd and group files that
  * the sandbox wrote, and the records of file streams. The first byte picks one; the rest is the input.
  */

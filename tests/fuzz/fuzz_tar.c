@@ -1,6 +1,6 @@
 /*
  * Any bytes as a tar stream: the records that come out are well formed, stay below the top, and end properly.
- * fuzz-sources: cli/tar.c cli/transfer_tar_in.c cli/localio.c
+ * fuzz-archives: cli
  */
 #include "cli/transfer_priv.h"
 #include "shared/base/mem.h"

@@ -1,6 +1,6 @@
 /*
  * Request targets: whatever comes in, what is taken apart is bounded and UTF-8 without NUL, and what is refused says why.
- * fuzz-sources: daemon/api/target.c
+ * fuzz-archives: daemon
  */
 #include "daemon/api/target.h"
 

@@ -8,10 +8,12 @@ LIBEXECDIR ?= $(PREFIX)/libexec/sandbox
 MANDIR   ?= $(PREFIX)/share/man
 DOCDIR   ?= $(PREFIX)/share/doc/sandbox
 SKILLDIR ?= $(PREFIX)/share/sandbox/skill
+SERVERDIR ?= $(PREFIX)/share/sandbox/server
 BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHCOMPDIR  ?= $(PREFIX)/share/zsh/site-functions
 FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 BUILD    ?= build
+DIST     ?= dist
 CC       ?= cc
 AR       ?= ar
 PKG_CONFIG ?= pkg-config
@@ -160,7 +162,7 @@ check: all $(UNIT)
 
 # What takes longer: tests/full/*.bats, every bats file again with sanitizers, and a minute for each fuzzer.
 check-full: all $(UNIT)
-	$(Q)FULL=1 FUZZ_SECONDS=60 BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
+	$(Q)FULL=1 FUZZ_SECONDS=60 BATS_FILE_TIMEOUT=1800 BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
 
 # Real MCP clients from npm; needs node and the npm registry, so it is not part of check.
 check-clients: all
@@ -173,7 +175,7 @@ $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(SHARED_LIBS)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
 tools: $(TOOLS)
-check: tools
+check check-full: tools
 
 # --- fuzz: tests/fuzz/fuzz_NAME.c with libFuzzer (clang) ---------------------------------------------------------
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -194,23 +196,36 @@ generate: $(BUILD)/sandbox $(BUILD)/sandboxd
 lint:
 	$(Q)tests/lib/lint
 
-install: all
-	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" \
-		"$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" "$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)"
-	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
-	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+# What a workstation needs, and what a server needs: archives and packages hold one or the other.
+install: install-client install-server
+
+install-client: $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandbox-remote.so
+	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" \
+		"$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)" "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references"
+	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp "$(DESTDIR)$(BINDIR)/"
 	[ ! -f $(BUILD)/sandbox-console ] || install -m 0755 $(BUILD)/sandbox-console "$(DESTDIR)$(LIBEXECDIR)/"
 	install -m 0644 $(BUILD)/sandbox-remote.so "$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
-	for f in man/*.1; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man1/"; done
-	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
-	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
-	[ ! -f completions/sandbox.bash ] || install -m 0644 completions/sandbox.bash "$(DESTDIR)$(BASHCOMPDIR)/sandbox"
-	[ ! -f completions/_sandbox ] || install -m 0644 completions/_sandbox "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox"
-	[ ! -f completions/sandbox.fish ] || install -m 0644 completions/sandbox.fish "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
+	install -m 0644 man/*.1 "$(DESTDIR)$(MANDIR)/man1/"
+	install -m 0644 completions/sandbox.bash "$(DESTDIR)$(BASHCOMPDIR)/sandbox"
+	install -m 0644 completions/_sandbox "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox"
+	install -m 0644 completions/sandbox.fish "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
 	install -m 0644 README.md LICENSE "$(DESTDIR)$(DOCDIR)/"
-	install -d "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references"
 	install -m 0644 installer/skill/sandbox-platform/SKILL.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/"
 	install -m 0644 installer/skill/sandbox-platform/references/*.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references/"
+
+install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init
+	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" "$(DESTDIR)$(SERVERDIR)"
+	install -m 0755 $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
+	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
+	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
+	install -m 0755 installer/base-image "$(DESTDIR)$(SERVERDIR)/"
+	install -m 0644 installer/Caddyfile LICENSE "$(DESTDIR)$(SERVERDIR)/"
+
+# Archives and packages of VERSION below dist/, for every architecture in ARCHES: see installer/dist.
+ARCHES ?= amd64 arm64
+dist:
+	$(Q)installer/dist --out "$(DIST)" $(ARCHES)
 
 uninstall:
 	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console"
@@ -219,7 +234,7 @@ uninstall:
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
-	rm -rf "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(SKILLDIR)"
+	rm -rf "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(SKILLDIR)" "$(DESTDIR)$(SERVERDIR)"
 	-rmdir "$(DESTDIR)$(PREFIX)/share/sandbox" 2>/dev/null
 	-rmdir "$(DESTDIR)$(LIBEXECDIR)" 2>/dev/null
 
@@ -228,6 +243,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install uninstall clean
+.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install install-client install-server uninstall dist clean
 .DELETE_ON_ERROR:
 .SECONDARY:

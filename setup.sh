@@ -1,11 +1,14 @@
 #!/bin/sh
-# Sets Sandbox up from a checkout, or runs its tests. POSIX sh; everything is in functions called on the last line,
+# Sets Sandbox up from a checkout, or runs its tests. POSIX sh; everything is in functions called by the last line,
 # so a cut-off copy does nothing. See `./setup.sh --help`.
 
 usage() {
 	cat <<'TXT'
 usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install, start, run a first sandbox
        ./setup.sh check [OPTIONS]       install what the tests need, run all tests, stop what was started
+       ./setup.sh check-full [OPTIONS]  all of that and what takes longer
+       ./setup.sh --url URL [OPTIONS]   install a release instead of this checkout; --url URL --help says more
+       ./setup.sh --uninstall [--prefix DIR]   remove what was installed, whichever way
 
   --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
   --base KIND        base image when none exists: busybox (default), debian (by debootstrap), or the name of an image to pull
@@ -41,13 +44,15 @@ die_logged() {
 BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libpq-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev libreadline-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev"
+FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user"
 
 parse_arguments() {
 	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0
 	while [ $# -gt 0 ]; do
 		case $1 in
-		install | check) action=$1 ;;
+		install | check | check-full) action=$1 ;;
+		--uninstall) action=uninstall ;;
 		--prefix) [ $# -ge 2 ] || die "--prefix needs a directory"; prefix=$2; shift ;;
 		--prefix=*) prefix=${1#*=} ;;
 		--base) [ $# -ge 2 ] || die "--base needs busybox, debian or an image"; base=$2; shift ;;
@@ -73,7 +78,7 @@ parse_arguments() {
 find_checkout() {
 	top=$(cd "$(dirname "$0")" 2>/dev/null && pwd) || die "cannot find my own directory"
 	if [ ! -f "$top/Makefile" ] || [ ! -f "$top/daemon/main.c" ]; then
-		die "run me from a checkout: $top holds no Makefile and daemon/main.c"
+		die "run me from a checkout: $top holds no Makefile and daemon/main.c (a release is installed by its own setup.sh, or with --url)"
 	fi
 	cd "$top" || die "cannot enter $top"
 }
@@ -375,9 +380,23 @@ load_test_image() {
 		'http://engine/images/create?fromSrc=-&repo=sandbox-base&tag=latest' >/dev/null || die "the engine refused the tests' base image"
 }
 
+# The installer of releases, for `--url`, and for what it put below the prefix.
+do_uninstall() {
+	if [ -f "$prefix/share/sandbox/manifest" ]; then
+		installer/hosted.sh --uninstall --prefix "$prefix"
+		return
+	fi
+	[ -e "$prefix/bin/sandbox" ] || die "nothing is installed below $prefix"
+	[ "$dry_run" -eq 0 ] || { say "would remove what make install put below $prefix"; return 0; }
+	make -s uninstall PREFIX="$prefix" >"$log" 2>&1 || die_logged 5 "make uninstall PREFIX=$prefix failed"
+	say "removed from $prefix; settings and the daemon's records stay"
+}
+
 do_check() {
 	# shellcheck disable=SC2086
 	need_packages $BUILD_PACKAGES $RUN_PACKAGES $TEST_PACKAGES
+	# shellcheck disable=SC2086
+	[ "$action" = check ] || need_packages $FULL_PACKAGES
 	[ "$dry_run" -eq 0 ] || { say "would build and run all tests"; return 0; }
 	[ "$(id -u)" -eq 0 ] || say "not root: tests that need mounts or an engine of their own will be skipped"
 	build
@@ -389,6 +408,7 @@ do_check() {
 	fi
 	load_test_image
 	say "running the tests"
+	[ "$action" = check ] || export FULL=1 FUZZ_SECONDS=60 BATS_FILE_TIMEOUT=1800
 	SANDBOX_TEST_DOCKER_SOCKET=$engine_socket tests/lib/run-all "$top/build"
 }
 
@@ -406,8 +426,17 @@ main() {
 	trap 'exit 129' HUP
 	case $action in
 	install) do_install ;;
-	check) do_check ;;
+	check | check-full) do_check ;;
+	uninstall) do_uninstall ;;
 	esac
 }
 
-main "$@"
+# A release's address among the arguments: the installer of releases takes all of them.
+hands_over() {
+	for a; do
+		case $a in --url | --url=*) return 0 ;; esac
+	done
+	return 1
+}
+
+{ if hands_over "$@"; then exec "$(dirname "$0")/installer/hosted.sh" "$@"; fi; main "$@"; }

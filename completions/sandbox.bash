@@ -73,6 +73,7 @@ _sandbox_options() {
 	'api') echo ' --field -f --json-field -F --input -d --idempotency-key' ;;
 	'mcp') echo '' ;;
 	'mcp install') echo ' --client --all --dry-run' ;;
+	'mcp uninstall') echo ' --client --all --dry-run' ;;
 	'mcp config') echo '' ;;
 	'mcp serve') echo ' --wait' ;;
 	'console') echo '' ;;
@@ -191,6 +192,7 @@ _sandbox_value() {
 	'api --input' | 'api -d') echo ':file' ;;
 	'api --idempotency-key') echo ':none' ;;
 	'mcp install --client') echo ':none' ;;
+	'mcp uninstall --client') echo ':none' ;;
 	'mcp serve --wait') echo ':none' ;;
 	*' --server') echo ':none' ;;
 	*' --ca-file') echo ':file' ;;
@@ -268,6 +270,7 @@ _sandbox_what() {
 	'api') echo 'none none' ;;
 	'mcp') echo 'sub' ;;
 	'mcp install') echo '' ;;
+	'mcp uninstall') echo '' ;;
 	'mcp config') echo 'none' ;;
 	'mcp serve') echo '' ;;
 	'console') echo '' ;;
@@ -287,7 +290,7 @@ _sandbox_subs() {
 	'token') echo 'create list revoke' ;;
 	'quota') echo 'show set' ;;
 	'daemon') echo 'start stop status logs' ;;
-	'mcp') echo 'install config serve' ;;
+	'mcp') echo 'install uninstall config serve' ;;
 	esac
 }
 

@@ -151,6 +151,10 @@ static const char *state_word(enum install_state s)
 		return "absent";
 	case INSTALL_WOULD:
 		return "would add";
+	case INSTALL_REMOVED:
+		return "removed";
+	case INSTALL_WOULD_REMOVE:
+		return "would remove";
 	}
 	return "";
 }
@@ -164,13 +168,15 @@ static void add_row(cJSON *rows, const char *client, const char *state, const ch
 	cJSON_AddItemToArray(rows, row);
 }
 
+typedef int install_fn(const struct mcp_client *c, const struct install *o, enum install_state *ret, char **ret_detail, struct error *err);
+
 /* One client; a failure is a row too, so that the others still get their turn. */
-static bool install_one(const struct mcp_client *c, const struct install *o, cJSON *rows)
+static bool one_client(install_fn *act, const struct mcp_client *c, const struct install *o, cJSON *rows)
 {
 	enum install_state state;
 	auto_free char *detail = NULL;
 	struct error e = ERROR_INIT;
-	if (mcp_install(c, o, &state, &detail, &e) != 0) {
+	if (act(c, o, &state, &detail, &e) != 0) {
 		add_row(rows, c->name, "failed", e.message);
 		return false;
 	}
@@ -193,9 +199,8 @@ static int show_rows(struct cli *cli, const cJSON *rows, struct error *err)
 	return 0;
 }
 
-static int run_install(struct cli *cli, void *opaque, struct error *err)
+static int each_client(struct cli *cli, const struct install_options *o, install_fn *act, struct error *err)
 {
-	const struct install_options *o = opaque;
 	auto_map env = MAP_INIT;
 	auto_free char *command = bridge_path();
 	auto_json *rows = cJSON_CreateArray();
@@ -209,10 +214,20 @@ static int run_install(struct cli *cli, void *opaque, struct error *err)
 	bridge_env(cli, &env);
 	for (const struct mcp_client *c = mcp_clients; c->name; c++)
 		if (!o->clients.len || strv_has(&o->clients, c->name))
-			fine &= install_one(c, &how, rows);
+			fine &= one_client(act, c, &how, rows);
 	if (show_rows(cli, rows, err) != 0)
 		return -1;
 	return fine ? 0 : 1;
+}
+
+static int run_install(struct cli *cli, void *opaque, struct error *err)
+{
+	return each_client(cli, opaque, mcp_install, err);
+}
+
+static int run_uninstall(struct cli *cli, void *opaque, struct error *err)
+{
+	return each_client(cli, opaque, mcp_uninstall, err);
 }
 
 static const struct example install_examples[] = {
@@ -232,9 +247,19 @@ static const struct verb verb_mcp_install = {
 	.run = run_install,
 };
 
+static const struct verb verb_mcp_uninstall = {
+	.name = "uninstall",
+	.group = GROUP_SYSTEM,
+	.summary = "take the entry named sandbox out again",
+	.details = "By the client's own command where it has one, else from its configuration.\nOther entries stay as they are.",
+	.options = install_options,
+	.size = sizeof(struct install_options),
+	.run = run_uninstall,
+};
+
 /* --- the verbs ------------------------------------------------------------------------------------------------------------- */
 
-static const struct verb *const subverbs[] = { &verb_mcp_install, &verb_mcp_print, &verb_mcp_serve, NULL };
+static const struct verb *const subverbs[] = { &verb_mcp_install, &verb_mcp_uninstall, &verb_mcp_print, &verb_mcp_serve, NULL };
 
 const struct verb verb_mcp = {
 	.name = "mcp",

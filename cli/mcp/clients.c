@@ -78,14 +78,16 @@ static void goose_entry(const char *command, const struct map *env, struct buf *
 }
 
 const struct mcp_client mcp_clients[] = {
-	{ "claude", "Claude Code", "claude", "claude mcp add --scope user --transport stdio sandbox %e -- %c", "claude mcp get sandbox", "--env", NULL,
+	{ "claude", "Claude Code", "claude", "claude mcp add --scope user --transport stdio sandbox %e -- %c", "claude mcp get sandbox",
+	  "claude mcp remove --scope user sandbox", "--env", NULL,
 	  "mcpServers", common_entry },
-	{ "codex", "Codex", "codex", "codex mcp add sandbox %e -- %c", "codex mcp get sandbox", "--env", NULL, NULL, codex_entry },
-	{ "gemini", "Gemini CLI", "gemini", "gemini mcp add --scope user %e sandbox %c", NULL, "-e", ".gemini/settings.json", "mcpServers", common_entry },
-	{ "opencode", "OpenCode", "opencode", NULL, NULL, NULL, "config:opencode/opencode.json", "mcp", opencode_entry },
-	{ "vscode", "VS Code", "code", "code --add-mcp %j", NULL, NULL, "config:Code/User/mcp.json", "servers", vscode_entry },
-	{ "cursor", "Cursor", "cursor", NULL, NULL, NULL, ".cursor/mcp.json", "mcpServers", common_entry },
-	{ "goose", "Goose", "goose", NULL, NULL, NULL, "config:goose/config.yaml", NULL, goose_entry },
+	{ "codex", "Codex", "codex", "codex mcp add sandbox %e -- %c", "codex mcp get sandbox", "codex mcp remove sandbox",
+	  "--env", NULL, NULL, codex_entry },
+	{ "gemini", "Gemini CLI", "gemini", "gemini mcp add --scope user %e sandbox %c", NULL, NULL, "-e", ".gemini/settings.json", "mcpServers", common_entry },
+	{ "opencode", "OpenCode", "opencode", NULL, NULL, NULL, NULL, "config:opencode/opencode.json", "mcp", opencode_entry },
+	{ "vscode", "VS Code", "code", "code --add-mcp %j", NULL, NULL, NULL, "config:Code/User/mcp.json", "servers", vscode_entry },
+	{ "cursor", "Cursor", "cursor", NULL, NULL, NULL, NULL, ".cursor/mcp.json", "mcpServers", common_entry },
+	{ "goose", "Goose", "goose", NULL, NULL, NULL, NULL, "config:goose/config.yaml", NULL, goose_entry },
 	{ .name = NULL },
 };
 
@@ -208,4 +210,70 @@ int mcp_merge_yaml(const char *text, const char *entry, struct buf *out, bool *r
 	buf_addf(out, "\n%s", entry);
 	buf_adds(out, *end ? end + 1 : "");
 	return 0;
+}
+
+/* --- taking out ------------------------------------------------------------------------------------------------------- */
+
+static const char *back_over_blanks(const char *p, const char *from)
+{
+	while (p > from && strchr(" \t\r\n", p[-1]))
+		p--;
+	return p;
+}
+
+/* From the end of what stands before the member to the end of its value and its comma; an object left empty loses its blanks too. */
+static int unmerge_json(const char *text, size_t n, const char *member, struct buf *out, bool *ret_there, struct error *err)
+{
+	static const char key[] = "\"sandbox\"";
+	size_t object_n, value_n;
+	const char *object = rpc_raw_member(text, n, member, &object_n), *end = text + n;
+	const char *value = object && *object == '{' ? rpc_raw_member(object, object_n, "sandbox", &value_n) : NULL;
+	*ret_there = value != NULL;
+	if (!value)
+		return 0;
+	const char *colon = back_over_blanks(value, object) - 1, *start = back_over_blanks(colon, object) - strlen(key);
+	if (start <= object || memcmp(start, key, strlen(key)) != 0)
+		return error_set(err, ERR_INVALID, "its entry is written in an unusual way");
+	start = back_over_blanks(start, object);
+	const char *rest = value + value_n, *next = rest + strspn(rest, " \t\r\n");
+	if (next < end && *next == ',')
+		rest = next + 1;
+	else if (start[-1] == ',')
+		start--;
+	else
+		rest = next;
+	buf_add(out, text, (size_t)(start - text));
+	buf_add(out, rest, (size_t)(end - rest));
+	return check_json(out->data, out->len, err);
+}
+
+static const char *next_line(const char *p)
+{
+	const char *end = strchr(p, '\n');
+	return end ? end + 1 : p + strlen(p);
+}
+
+static void unmerge_yaml(const char *text, struct buf *out, bool *ret_there)
+{
+	const char *at = yaml_key(text, "extensions"), *start = at ? yaml_key(at, "  sandbox") : NULL, *rest = start;
+	*ret_there = start != NULL;
+	if (!start)
+		return;
+	do
+		rest = next_line(rest);
+	while (strncmp(rest, "   ", 3) == 0);
+	buf_add(out, text, (size_t)(start - text));
+	buf_adds(out, rest);
+}
+
+int mcp_unmerge(const char *text, size_t n, const char *member, struct buf *out, bool *ret_there, struct error *err)
+{
+	*ret_there = false;
+	if (strspn(text, " \t\r\n") == n)
+		return 0;
+	if (!member) {
+		unmerge_yaml(text, out, ret_there);
+		return 0;
+	}
+	return check_json(text, n, err) == 0 ? unmerge_json(text, n, member, out, ret_there, err) : -1;
 }

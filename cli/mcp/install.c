@@ -1,4 +1,4 @@
-/* Registering with a client: by its own command where it has one, else by adding one entry to its file. Nothing else is touched. */
+/* Registering with a client, and taking that back: by its own command where it has one, else by one entry of its file. Nothing else is touched. */
 #include "cli/mcp/clients.h"
 
 #include "shared/base/io.h"
@@ -205,6 +205,58 @@ int mcp_install(const struct mcp_client *c, const struct install *o, enum instal
 		return by_file(c, o, ret, ret_detail, err);
 	if (o->forced)
 		return error_set(err, ERR_NOT_FOUND, "%s is not installed: there is no program '%s' on the PATH", c->title, c->program);
+	*ret = INSTALL_ABSENT;
+	*ret_detail = xasprintf("%s is not installed here", c->title);
+	return 0;
+}
+
+static int remove_by_command(const struct mcp_client *c, const struct install *o, enum install_state *ret, char **ret_detail, struct error *err)
+{
+	auto_strv words = STRV_INIT;
+	*ret = INSTALL_ABSENT;
+	*ret_detail = xasprintf("%s has no entry named sandbox", c->title);
+	if (!is_there(c, o))
+		return 0;
+	words_of(c->remove, c, o, &words);
+	free(*ret_detail);
+	*ret_detail = shown(&words);
+	*ret = o->dry_run ? INSTALL_WOULD_REMOVE : INSTALL_REMOVED;
+	int status = o->dry_run ? 0 : run(&words, false);
+	if (status == 0)
+		return 0;
+	error_set(err, ERR_SYSTEM, "`%s` failed with status %d", *ret_detail, status);
+	free(steal(ret_detail));
+	return -1;
+}
+
+static int remove_from_file(const struct mcp_client *c, const struct install *o, enum install_state *ret, char **ret_detail, struct error *err)
+{
+	auto_free char *named = config_file(c);
+	auto_buf old = BUF_INIT, new = BUF_INIT;
+	struct error e = ERROR_INIT;
+	bool there = false;
+	if (!named)
+		return error_set(err, ERR_INVALID, "HOME is not set, so the file of %s cannot be found", c->title);
+	auto_free char *path = real_file(named);
+	if (io_read_file(path, FILE_MAX, &old, &e) != 0 && e.code != ERR_NOT_FOUND) {
+		*err = e;
+		return -1;
+	}
+	if (mcp_unmerge(buf_str(&old), old.len, c->member, &new, &there, &e) != 0)
+		return error_set(err, ERR_CONFLICT, "%s was left as it is: %s", path, e.message);
+	if (there && !o->dry_run && write_file(path, &new, err) != 0)
+		return -1;
+	*ret = !there ? INSTALL_ABSENT : o->dry_run ? INSTALL_WOULD_REMOVE : INSTALL_REMOVED;
+	*ret_detail = there ? xasprintf("entry sandbox of %s", path) : xasprintf("%s has no entry named sandbox", c->title);
+	return 0;
+}
+
+int mcp_uninstall(const struct mcp_client *c, const struct install *o, enum install_state *ret, char **ret_detail, struct error *err)
+{
+	if (c->remove && on_path(c->program))
+		return remove_by_command(c, o, ret, ret_detail, err);
+	if (c->file)
+		return remove_from_file(c, o, ret, ret_detail, err);
 	*ret = INSTALL_ABSENT;
 	*ret_detail = xasprintf("%s is not installed here", c->title);
 	return 0;

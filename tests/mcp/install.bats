@@ -118,3 +118,25 @@ SH
 	run -0 --separate-stderr sandbox --server unix:///s.sock mcp-config
 	[ "$(jq -c . <<<"$output")" = '{"mcpServers":{"sandbox":{"command":"sandbox-mcp","args":[],"env":{"SANDBOX_URL":"unix:///s.sock"}}}}' ]
 }
+
+@test "uninstall takes out the one entry and leaves the file as it was" {
+	mkdir -p "$HOME/.cursor" "$HOME/.config/opencode" "$HOME/.config/goose"
+	printf '{\n  "theme" : "dark",   "n": 1.50,\n  "mcpServers": {\n    "other": { "command": "x", "sandbox": 1 }\n  }\n}\n' >"$HOME/.cursor/mcp.json"
+	printf '{"mcp":{}}' >"$HOME/.config/opencode/opencode.json"
+	printf '# mine\nextensions:\n  developer:\n    enabled: true\nlast: 1\n' >"$HOME/.config/goose/config.yaml"
+	before=$(cd "$HOME" && find . -type f -exec sha256sum {} + | sort)
+	run -0 --separate-stderr sandbox mcp install
+	[ "$before" != "$(cd "$HOME" && find . -type f -exec sha256sum {} + | sort)" ]
+	run -0 --separate-stderr sandbox --json mcp uninstall --dry-run
+	[ "$(jq -r '[.[] | select(.state == "would remove")] | length' <<<"$output")" = 3 ]
+	run -0 --separate-stderr sandbox --json mcp uninstall
+	[ "$(jq -r '.[] | select(.state == "removed") | .client' <<<"$output" | sort | tr '\n' ' ')" = "cursor goose opencode " ]
+	[ "$before" = "$(cd "$HOME" && find . -type f -exec sha256sum {} + | sort)" ]
+	# The last of several members: the comma before it goes too.
+	printf '{"mcpServers": {"a": 1, "sandbox": {"command": "y"}}}' >"$HOME/.cursor/mcp.json"
+	run -0 --separate-stderr sandbox mcp uninstall --client cursor
+	[ "$(cat "$HOME/.cursor/mcp.json")" = '{"mcpServers": {"a": 1}}' ]
+	fake claude 0
+	run -0 --separate-stderr sandbox mcp uninstall --client claude
+	grep -qxF "mcp|remove|--scope|user|sandbox|" "$BATS_TEST_TMPDIR/calls"
+}

@@ -67,6 +67,8 @@ enum error_code ending_code(enum mux_error e)
 	case MUX_ERR_UNAVAILABLE:
 	case MUX_ERR_LOST:
 		return ERR_UNAVAILABLE;
+	case MUX_ERR_IO:
+		return ERR_SYSTEM;
 	default:
 		return ERR_INVALID;
 	}

@@ -3,6 +3,7 @@
 
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
+#include "shared/mux/records.h"
 
 #include <string.h>
 
@@ -11,6 +12,9 @@ enum {
 	NAME_AT = 0, NAME_LEN = 100, MODE_AT = 100, UID_AT = 108, GID_AT = 116, SIZE_AT = 124, SIZE_LEN = 12, MTIME_AT = 136, MTIME_LEN = 12,
 	SUM_AT = 148, TYPE_AT = 156, LINK_AT = 157, LINK_LEN = 100, MAGIC_AT = 257, PREFIX_AT = 345, PREFIX_LEN = 155, SHORT_LEN = 8,
 };
+
+/* The key that GNU tar, star and bsdtar agree on. */
+#define XATTR_KEY "SCHILY.xattr."
 
 static const uint64_t OCTAL_MAX = 077777777777ull; /* of an 11-digit field */
 
@@ -46,17 +50,28 @@ static void add_block(struct buf *out, char type, const char *path, const char *
 }
 
 /* "LEN KEY=VALUE\n", where LEN counts itself. */
-static void add_pax(struct buf *out, const char *key, const char *value)
+static void add_pax_bytes(struct buf *out, const char *key, const void *value, size_t n)
 {
-	size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;
+	size_t rest = strlen(key) + n + 3, len = rest + 1;
 	char digits[24];
 	for (size_t before = 0; before != len;) {
 		before = len;
 		len = rest + (size_t)snprintf(digits, sizeof(digits), "%zu", before);
 	}
 	buf_addf(out, "%zu %s=", len, key);
-	buf_adds(out, value);
+	buf_add(out, value, n);
 	buf_addc(out, '\n');
+}
+
+static void add_pax(struct buf *out, const char *key, const char *value)
+{
+	add_pax_bytes(out, key, value, strlen(value));
+}
+
+void tar_add_xattr(struct buf *xattrs, const char *name, const void *value, size_t n)
+{
+	auto_free char *key = xasprintf(XATTR_KEY "%s", name);
+	add_pax_bytes(xattrs, key, value, n);
 }
 
 static void pax_records(const struct tar_entry *e, struct buf *pax)
@@ -95,6 +110,7 @@ void tar_add_header(struct buf *out, const struct tar_entry *e)
 	auto_buf pax = BUF_INIT;
 	uint64_t sec = e->sec < 0 ? 0 : (uint64_t)e->sec;
 	pax_records(e, &pax);
+	buf_add(&pax, buf_str(&e->xattrs), e->xattrs.len);
 	if (pax.len > 0) {
 		add_block(out, 'x', "PaxHeaders/entry", "", 0644, pax.len, 0);
 		buf_add(out, pax.data, pax.len);
@@ -221,6 +237,19 @@ static int bad_pax(struct error *err)
 	return error_set(err, ERR_INVALID, "a pax header of the tar stream is malformed");
 }
 
+static int apply_record(const char *key, const char *value, size_t n, struct tar_entry *e, struct error *err)
+{
+	static const size_t prefix = sizeof(XATTR_KEY) - 1;
+	if (strncmp(key, XATTR_KEY, prefix) == 0) {
+		const char *name = key + prefix;
+		if (record_xattr_valid(name, strlen(name)) && n <= RECORD_XATTR_MAX)
+			record_add_xattr(&e->xattrs, name, value, n);
+		return 0;
+	}
+	/* A NUL inside would hide the rest of a name from every check. */
+	return strlen(value) == n ? apply_one(key, value, e, err) : bad_pax(err);
+}
+
 int tar_apply_pax(const char *p, size_t n, struct tar_entry *e, struct error *err)
 {
 	while (n > 0) {
@@ -230,13 +259,15 @@ int tar_apply_pax(const char *p, size_t n, struct tar_entry *e, struct error *er
 			len = len * 10 + (uint64_t)(p[digits++] - '0');
 		if (digits == 0 || digits + 3 > len || len > n || p[digits] != ' ' || p[len - 1] != '\n')
 			return bad_pax(err);
-		auto_free char *pair = xstrndup(p + digits + 1, (size_t)len - digits - 2);
-		char *eq = strchr(pair, '=');
-		/* A NUL inside would hide the rest of a name from every check. */
-		if (!eq || strlen(pair) != len - digits - 2)
+		size_t pair_len = (size_t)len - digits - 2;
+		auto_free char *pair = xmalloc(pair_len + 1);
+		memcpy(pair, p + digits + 1, pair_len);
+		pair[pair_len] = '\0';
+		char *eq = memchr(pair, '=', pair_len);
+		if (!eq || memchr(pair, '\0', (size_t)(eq - pair)))
 			return bad_pax(err);
 		*eq = '\0';
-		if (apply_one(pair, eq + 1, e, err) != 0)
+		if (apply_record(pair, eq + 1, pair_len - (size_t)(eq + 1 - pair), e, err) != 0)
 			return -1;
 		p += len;
 		n -= (size_t)len;

@@ -18,9 +18,13 @@ struct tar_entry {
 	uint32_t nsec;
 	char *path, *link; /* owned by a reader's entry, borrowed in a writer's; never NULL there */
 	bool sparse;       /* a sparse format this does not read */
+	struct buf xattrs; /* extended attributes: a reader's as records (records.h), a writer's as tar_add_xattr made them */
 };
 
-/* Appends the header, preceded by a pax header where a name is long, a size huge or a time finer than a second. */
+void tar_add_xattr(struct buf *xattrs, const char *name, const void *value, size_t n);
+
+/* Appends the header, preceded by a pax header where a name is long, a size huge, a time finer than a second, or
+ * attributes are to be kept. */
 void tar_add_header(struct buf *out, const struct tar_entry *e);
 
 /* One header block: ERR_INVALID when its checksum is wrong. *ret_end: a block of zeros. path and link are new strings. */

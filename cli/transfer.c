@@ -248,7 +248,7 @@ static int open_written(void *ctx, const char *path)
 static int get_tree(struct copy *c, const char *sandbox, const char *remote, const char *local, bool check, const struct tlv *open,
                     struct error *err)
 {
-	auto_free char *name = tree_source_name(remote);
+	auto_free char *name = tree_name(remote);
 	struct tree_writer *w = tree_writer_new(c, local, name);
 	int r = get_records(c, open, tree_on_record, w, err);
 	struct verify v = { .copy = c, .open_local = open_written, .ctx = w };
@@ -260,7 +260,7 @@ static int get_tree(struct copy *c, const char *sandbox, const char *remote, con
 
 static int get_tar(struct copy *c, const char *remote, const struct tlv *open, struct error *err)
 {
-	auto_free char *name = tree_source_name(remote);
+	auto_free char *name = tree_name(remote);
 	struct tar_writer *w = tar_writer_new(c, name);
 	int r = get_records(c, open, tar_on_record, w, err);
 	if (r == 0)
@@ -309,8 +309,7 @@ static int put_on_record(void *ctx, const struct record *r, struct error *err)
 	struct putting *p = ctx;
 	switch (r->type) {
 	case RECORD_SKIPPED:
-		p->copy->stats->failed++;
-		copy_warn(p->copy, r->path, r->text);
+		copy_trouble(p->copy, &(struct tree_trouble){ .loss = r->code ? TREE_FAILED : TREE_LEFT_OUT, .path = r->path, .text = r->text });
 		return 0;
 	case RECORD_FAIL:
 		return record_failed(r, err);
@@ -324,6 +323,7 @@ static int put_on_record(void *ctx, const struct record *r, struct error *err)
 	case RECORD_END:
 	case RECORD_ABORT:
 	case RECORD_LEAVE:
+	case RECORD_XATTR:
 		break;
 	}
 	return error_set(err, ERR_PROTOCOL, "the sandbox sent records where only answers belong");
@@ -373,13 +373,12 @@ static int put_tree(struct copy *c, const char *sandbox, const char *local, bool
 static int list_source(struct copy *c, const char *local, struct error *err)
 {
 	struct tree_reader *t;
-	if (tree_reader_new(c, local, &t, err) != 0)
+	if (tree_reader_new_entries(c, local, &t, err) != 0)
 		return -1;
 	enum produce r;
 	int fd;
 	struct record_reader in;
 	record_reader_init(&in, print_path, c);
-	tree_reader_entries_only(t);
 	do {
 		auto_buf out = BUF_INIT;
 		r = tree_produce(t, &out, &fd, err);
@@ -397,7 +396,7 @@ int transfer_put(struct cli *cli, const char *sandbox, const char *local, const 
 	struct copy c;
 	int r;
 	bool tar = strcmp(local, "-") == 0;
-	auto_free char *name = tar ? NULL : tree_source_name(local);
+	auto_free char *name = tar ? NULL : tree_name(local);
 	auto_tlv open = TLV_INIT;
 	open_fields(&open, MUX_KIND_FILES_PUT, sandbox, remote);
 	tlv_add_str(&open, MUX_F_NAME, name);

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/transfer.h"
 #include "shared/mux/records.h"
+#include "shared/mux/tree.h"
 
 /* What goes on during one copy, shared by all its parts. */
 struct copy {
@@ -21,6 +22,8 @@ struct copy {
 /* One line about one entry; path may be hostile. */
 void copy_warn(const struct copy *c, const char *path, const char *text);
 void copy_tick(struct copy *c);
+/* Counts it, and says so; ctx is the copy. */
+void copy_trouble(void *ctx, const struct tree_trouble *t);
 
 /* --- a stream of records --- */
 enum produce { PRODUCE_ALL, PRODUCE_MORE, PRODUCE_WAIT, PRODUCE_FAILED };
@@ -42,14 +45,12 @@ int record_failed(const struct record *r, struct error *err);
 
 /* --- a local tree, read (transfer_read.c) --- */
 struct tree_reader;
-/* The name its top goes by: NULL when only its contents are meant ("dir/.", ".", "/"). Caller frees. */
-char *tree_source_name(const char *path);
 /* ERR_NOT_FOUND, ERR_SYSTEM. */
 int tree_reader_new(struct copy *c, const char *path, struct tree_reader **ret, struct error *err);
 void tree_reader_free(struct tree_reader *t);
 enum produce tree_produce(void *reader, struct buf *out, int *ret_fd, struct error *err);
-/* No file is opened for its contents. */
-void tree_reader_entries_only(struct tree_reader *t);
+/* Without contents. */
+int tree_reader_new_entries(struct copy *c, const char *path, struct tree_reader **ret, struct error *err);
 /* Opens what stands at a path of the tree, for reading. -1 with errno. */
 int tree_reader_open(struct tree_reader *t, const char *path);
 
@@ -61,9 +62,6 @@ void tree_writer_free(struct tree_writer *w); /* drops an unfinished file */
 int tree_on_record(void *writer, const struct record *r, struct error *err);
 /* Opens what stands at a path of the written tree, for reading. -1 with errno. */
 int tree_writer_open(struct tree_writer *w, const char *path);
-
-/* Opens `path` below dir; no component may be a link, none leads out. "" is dir itself. -1 with errno. */
-int open_beneath(int dir, const char *path, int flags);
 
 /* --- tar --- */
 struct tar_writer;

@@ -53,6 +53,7 @@ static void drop_entry(struct tar_reader *t)
 	if (t->has_entry) {
 		free(t->entry.path);
 		free(t->entry.link);
+		buf_done(&t->entry.xattrs);
 	}
 	t->has_entry = false;
 }
@@ -163,18 +164,33 @@ static void remember(struct tar_reader *t, const char *path)
 
 static void put_entry(struct tar_reader *t, struct buf *out, enum record_kind kind, const char *path)
 {
+	bool link = kind == RECORD_SYMLINK || kind == RECORD_HARDLINK;
 	struct record_entry e = {
 		.kind = kind, .mode = t->entry.mode, .sec = t->entry.sec, .nsec = t->entry.nsec,
-		.size = kind == RECORD_FILE ? t->entry.size : 0, .path = path, .target = kind == RECORD_SYMLINK ? t->entry.link : "",
+		.size = kind == RECORD_FILE ? t->entry.size : 0, .path = path, .target = link ? t->entry.link : "",
 	};
 	enter_parents(t, out, path);
 	record_add_entry(out, RECORD_ENTRY, &e);
+	if (!link)
+		buf_add(out, buf_str(&t->entry.xattrs), t->entry.xattrs.len);
 	t->sending = kind == RECORD_FILE;
 	if (kind != RECORD_DIRECTORY)
 		return;
 	remember(t, path);
 	buf_reset(&t->dir);
 	buf_adds(&t->dir, path);
+}
+
+/* A hard link's target is a path of the archive. */
+static void put_hard_link(struct tar_reader *t, struct buf *out, const char *path)
+{
+	auto_free char *link = steal(&t->entry.link);
+	const char *target = clean(link);
+	t->entry.link = xstrdup(target ? target : "");
+	if (target && *target)
+		put_entry(t, out, RECORD_HARDLINK, path);
+	else
+		refuse(t, "refused: a hard link to something outside of the destination");
 }
 
 static void on_entry(struct tar_reader *t, struct buf *out)
@@ -195,7 +211,7 @@ static void on_entry(struct tar_reader *t, struct buf *out)
 	} else if (t->entry.type == '2') {
 		put_entry(t, out, RECORD_SYMLINK, path);
 	} else if (t->entry.type == '1') {
-		refuse(t, "not copied: a hard link (create the archive with --hard-dereference)");
+		put_hard_link(t, out, path);
 	} else {
 		t->copy->stats->skipped++;
 		copy_warn(t->copy, path, "skipped: a FIFO, a device, or of an unknown kind");

@@ -17,10 +17,12 @@ struct tar_writer {
 	char *prefix;      /* of every path: the source's name, or "." */
 	struct outlet to;
 	struct buf out;
+	struct tar_entry pending; /* its header waits for the attributes that follow; path and link are those below */
+	bool has_pending;
 	bool open;         /* a file is being written */
 	uint64_t size;     /* as its header says */
 	uint64_t left;     /* to come until then */
-	struct buf path;
+	struct buf path, link;
 };
 
 struct tar_writer *tar_writer_new(struct copy *c, const char *name)
@@ -37,6 +39,8 @@ void tar_writer_free(struct tar_writer *w)
 	outlet_close(&w->to);
 	buf_done(&w->out);
 	buf_done(&w->path);
+	buf_done(&w->link);
+	buf_done(&w->pending.xattrs);
 	free(w->prefix);
 	free(w);
 }
@@ -95,9 +99,21 @@ static int end_file(struct tar_writer *w, struct error *err)
 	return add_zeros(w, (TAR_BLOCK - w->size % TAR_BLOCK) % TAR_BLOCK, err);
 }
 
+static int send_header(struct tar_writer *w, struct error *err)
+{
+	if (!w->has_pending)
+		return 0;
+	w->has_pending = false;
+	w->pending.path = w->path.data;
+	w->pending.link = (char *)(uintptr_t)buf_str(&w->link);
+	tar_add_header(&w->out, &w->pending);
+	buf_reset(&w->pending.xattrs);
+	return flush_if_long(w, err);
+}
+
 static int on_entry(struct tar_writer *w, const struct record_entry *e, struct error *err)
 {
-	static const char types[] = { [RECORD_FILE] = '0', [RECORD_DIRECTORY] = '5', [RECORD_SYMLINK] = '2' };
+	static const char types[] = { [RECORD_FILE] = '0', [RECORD_DIRECTORY] = '5', [RECORD_SYMLINK] = '2', [RECORD_HARDLINK] = '1' };
 	if (end_file(w, err) != 0)
 		return -1;
 	buf_reset(&w->path);
@@ -105,15 +121,20 @@ static int on_entry(struct tar_writer *w, const struct record_entry *e, struct e
 	buf_adds(&w->path, e->path);
 	if (e->kind == RECORD_DIRECTORY)
 		buf_addc(&w->path, '/');
-	struct tar_entry t = {
+	buf_reset(&w->link);
+	if (e->kind == RECORD_HARDLINK)
+		buf_addf(&w->link, "%s/", w->prefix);
+	buf_adds(&w->link, e->target);
+	struct buf xattrs = w->pending.xattrs;
+	w->pending = (struct tar_entry){
 		.type = types[e->kind], .mode = e->mode & 01777, .size = e->kind == RECORD_FILE ? e->size : 0, .sec = e->sec, .nsec = e->nsec,
-		.path = w->path.data, .link = (char *)(uintptr_t)e->target,
+		.xattrs = xattrs,
 	};
-	tar_add_header(&w->out, &t);
+	w->has_pending = true;
 	w->open = e->kind == RECORD_FILE;
-	w->size = w->left = t.size;
+	w->size = w->left = w->pending.size;
 	w->copy->stats->entries++;
-	return flush_if_long(w, err);
+	return 0;
 }
 
 static int on_data(struct tar_writer *w, const char *p, size_t n, struct error *err)
@@ -148,7 +169,13 @@ static int on_end(struct tar_writer *w, uint64_t size, struct error *err)
 int tar_on_record(void *writer, const struct record *r, struct error *err)
 {
 	struct tar_writer *w = writer;
+	if (r->type != RECORD_XATTR && send_header(w, err) != 0)
+		return -1;
 	switch (r->type) {
+	case RECORD_XATTR:
+		if (w->has_pending)
+			tar_add_xattr(&w->pending.xattrs, r->name, r->data, r->len);
+		return 0;
 	case RECORD_ENTRY:
 		return on_entry(w, &r->entry, err);
 	case RECORD_DATA:

@@ -142,6 +142,7 @@ static int on_record(void *ctx, const struct record *r, struct error *err)
 		return record_failed(r, err);
 	case RECORD_ABORT:
 	case RECORD_LEAVE:
+	case RECORD_XATTR:
 	case RECORD_SKIPPED:
 	case RECORD_DONE:
 		break;

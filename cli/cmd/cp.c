@@ -138,12 +138,14 @@ const struct verb verb_cp = {
 		  "  d  to a file          an error, as is a file onto a directory of its name\n"
 		  "\n"
 		  "A relative SANDBOX:PATH starts in the sandbox's working directory. Links are copied as links and not followed below the top; modes "
-		  "(without set-id bits), times and holes are kept. What arrives here belongs to you, what arrives there to the sandbox's user. FIFOs, "
-		  "sockets and devices are skipped with a warning. A file appears under its name only when it is complete. Nothing a sandbox sends is "
+		  "(without set-id bits), times, holes, hard links within the copy (of up to 65536 files) and extended attributes of the user. namespace are "
+		  "kept where the file system can. What arrives here belongs to you, what arrives there to the sandbox's user. FIFOs, "
+		  "sockets and devices are skipped with a warning. A file appears under its name only when it is complete, and a directory that was not "
+		  "there before only with all that belongs into it: a copy that fails or is interrupted leaves none of it. Nothing a sandbox sends is "
 		  "written outside TO, and no program inside is needed.\n"
 		  "\n"
-		  "- as FROM reads a tar stream (ustar, pax, GNU long names) and unpacks it into the directory TO; hard links and sparse formats in it are "
-		  "refused one by one. - as TO writes one, with holes as zeros and owner 0.\n"
+		  "- as FROM reads a tar stream (ustar, pax, GNU long names) and unpacks it into the directory TO; entries in tar's sparse "
+		  "formats are refused one by one. - as TO writes one, with holes as zeros and owner 0.\n"
 		  "\n"
 		  "Exit status 1 when an entry could not be copied; the others are.",
 	.options = options,

@@ -38,6 +38,7 @@ static const char *kind_text(enum record_kind k)
 {
 	switch (k) {
 	case RECORD_FILE:
+	case RECORD_HARDLINK:
 		return "file";
 	case RECORD_DIRECTORY:
 		return "directory";
@@ -112,8 +113,11 @@ static int on_read(void *ctx, const struct record *rec, struct error *err)
 	case RECORD_ABORT:
 		return error_set(err, ERR_CONFLICT, "the file could not be read to its end: %.300s", rec->text);
 	case RECORD_SKIPPED:
+		if (r->seen)
+			return 0; /* an attribute of it */
 		return error_set(err, ERR_INVALID, "cannot read it: %.300s", rec->text[0] ? rec->text : "it is no regular file");
 	case RECORD_LEAVE:
+	case RECORD_XATTR:
 	case RECORD_DONE:
 	case RECORD_FAIL:
 		break;

@@ -62,7 +62,9 @@ void files_open(struct init *in, uint32_t stream, const struct tlv *t)
 		link_refuse(in, stream, MUX_ERR_RESOURCES, "cannot start a process: %s", strerror(errno));
 		return;
 	}
-	pipe_start(pipe_new(in, stream), fd, helper);
+	struct pipe *p = pipe_new(in, stream);
+	p->tidies_up = put;
+	pipe_start(p, fd, helper);
 }
 
 /* --- for both directions, in the helper --- */
@@ -74,23 +76,6 @@ int files_open_path(const char *path, int flags)
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* an old kernel, or a filter that does not know the call */
 		fd = open(path, flags | O_CLOEXEC);
 	return fd;
-}
-
-bool files_split(const char *path, struct buf *ret_dir, struct buf *ret_name, bool *ret_slash)
-{
-	size_t end = strlen(path);
-	*ret_slash = false;
-	while (end > 1 && path[end - 1] == '/') {
-		end--;
-		*ret_slash = true;
-	}
-	size_t at = end;
-	while (at > 0 && path[at - 1] != '/')
-		at--;
-	buf_add(ret_name, path + at, end - at);
-	buf_add(ret_dir, path, at ? at : 1);
-	const char *name = buf_str(ret_name);
-	return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
 unsigned files_code(int sys)
@@ -108,4 +93,11 @@ unsigned files_code(int sys)
 	default:
 		return MUX_ERR_IO;
 	}
+}
+
+unsigned files_error_code(const struct error *err)
+{
+	if (err->code == ERR_NOT_FOUND)
+		return MUX_ERR_NOT_FOUND;
+	return err->sys ? files_code(err->sys) : MUX_ERR_REFUSED;
 }

@@ -19,9 +19,8 @@ int files_put(int fd, void *request);
 
 /* Opens a path of this root with its links followed, but no magic ones of /proc. -1 with errno. */
 int files_open_path(const char *path, int flags);
-/* The path without its last component ("/" at least), and that component. False when it has none to name ("/", ".", ".."). */
-bool files_split(const char *path, struct buf *ret_dir, struct buf *ret_name, bool *ret_slash);
-/* enum mux_error of an errno. */
+/* enum mux_error of an errno, and of an error of a tree. */
 unsigned files_code(int sys);
+unsigned files_error_code(const struct error *err);
 
 #endif

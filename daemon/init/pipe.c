@@ -40,7 +40,7 @@ void pipe_free(struct pipe *p)
 	*at = p->next;
 	if (p->ep.stream)
 		link_set_endpoint(p->in, p->ep.stream, NULL);
-	if (p->helper)
+	if (p->helper && !p->tidies_up)
 		kill(p->helper, SIGKILL);
 	watch_close(&p->in->loop, &p->w);
 	buf_done(&p->q);

@@ -20,6 +20,7 @@ struct pipe {
 	int status;          /* of the helper */
 	bool was_reset;      /* seen while writing; what came before is still read */
 	bool broken;         /* its end was no end in order */
+	bool tidies_up;      /* when the stream goes the helper ends by itself, having removed what is half done; else it is killed */
 	bool connected;
 	bool collect;        /* everything is gathered, and goes into ACCEPT as text at the end */
 	struct buf text;

@@ -164,10 +164,14 @@ static int prepare_root(const char *dir, const struct workspace_mount *m, struct
 	return 0;
 }
 
-/* barrier=0: what is in a workspace need not survive the host, so its syncs need not wait for the host's disk. */
+/* What is in a workspace need not survive the host: its syncs need not wait for the host's disk, nor its journal for data. */
 static int mount_device(const char *device, const char *dir, struct error *err)
 {
-	if (mount(device, dir, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME, "nodiscard,barrier=0") != 0)
+	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOATIME;
+	if (mount(device, dir, "ext4", flags, "nodiscard,barrier=0,data=writeback") == 0)
+		return 0;
+	/* An image of an earlier release has no journal, and refuses to hear of one. */
+	if (errno != EINVAL || mount(device, dir, "ext4", flags, "nodiscard,barrier=0") != 0)
 		return error_errno(err, "mounting %s on %s", device, dir);
 	return 0;
 }

@@ -35,6 +35,10 @@ int io_write_file_atomic(const char *path, const void *p, size_t n, mode_t mode,
 int io_mkdirs(const char *path, mode_t mode, struct error *err);
 /* rm -r without following links, staying on one file system. A missing path is success; ERR_CONFLICT when something is mounted inside. */
 int io_remove_tree(const char *path, struct error *err);
+/* The same for a name in a directory, which may be an O_PATH one. */
+int io_remove_tree_at(int dir, const char *name, struct error *err);
+/* Opens `path` below dir ("" is dir itself): no component may be a link, none leads out. Close-on-exec. -1 with errno. */
+int io_open_beneath(int dir, const char *path, int flags);
 
 /* Listening / connected unix stream sockets, for paths of any length (through /proc/self/fd when longer than sun_path).
  * Listening replaces a socket file nobody accepts on any more; ERR_CONFLICT when somebody does, or when the path is no socket.

@@ -5,6 +5,7 @@
 #include "shared/base/io.h"
 
 #include "shared/base/id.h"
+#include "shared/base/mem.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -111,27 +112,60 @@ static int remove_children(struct removal *r, int take_fd, int depth)
 	}
 }
 
-int io_remove_tree(const char *path, struct error *err)
+int io_remove_tree_at(int dir, const char *name, struct error *err)
 {
-	if (unlink(path) == 0 || errno == ENOENT)
+	if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	int first = errno;
-	auto_close int top = open(path, OPEN_DIR);
+	auto_close int top = openat(dir, name, OPEN_DIR);
 	struct stat st;
 	if (top < 0 || fstat(top, &st) != 0) {
 		if (errno == ENOTDIR || errno == ELOOP)
 			errno = first;
-		return error_errno(err, "removing %s", path);
+		return error_errno(err, "removing %s", name);
 	}
 	struct removal r = { .top = top, .dev = st.st_dev };
 	do {
 		r.moved = false;
 		int again = openat(top, ".", OPEN_DIR);
 		if (again < 0 || remove_children(&r, again, 1) != 0)
-			return errno == EXDEV ? error_set(err, ERR_CONFLICT, "removing %s: a file system is still mounted inside", path) :
-						error_errno(err, "removing the content of %s", path);
+			return errno == EXDEV ? error_set(err, ERR_CONFLICT, "removing %s: a file system is still mounted inside", name) :
+						error_errno(err, "removing the content of %s", name);
 	} while (r.moved);
-	if (rmdir(path) != 0 && errno != ENOENT)
-		return error_errno(err, "removing %s", path);
+	if (unlinkat(dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+		return error_errno(err, "removing %s", name);
 	return 0;
+}
+
+int io_remove_tree(const char *path, struct error *err)
+{
+	return io_remove_tree_at(AT_FDCWD, path, err);
+}
+
+/* --- opening below a directory --------------------------------------------------------------------------------------------- */
+
+/* For kernels and filters without openat2: one component at a time, never through a link. */
+static int walk_beneath(int dir, const char *path, int flags)
+{
+	auto_free char *copy = xstrdup(path);
+	auto_close int at = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+	char *name = copy;
+	for (char *end; at >= 0 && (end = strchr(name, '/')) != NULL; name = end + 1) {
+		*end = '\0';
+		int next = strcmp(name, "..") == 0 ? -1 : openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	return at < 0 || strcmp(name, "..") == 0 ? -1 : openat(at, name, flags | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int io_open_beneath(int dir, const char *path, int flags)
+{
+	if (!*path)
+		path = ".";
+	struct open_how how = { .flags = (unsigned)(flags | O_CLOEXEC), .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		return walk_beneath(dir, path, flags);
+	return fd;
 }

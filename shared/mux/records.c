@@ -83,6 +83,22 @@ void record_add_done(struct buf *b, uint64_t entries, uint64_t bytes, uint64_t f
 	buf_adds(b, top);
 }
 
+void record_add_xattr(struct buf *b, const char *name, const void *value, size_t n)
+{
+	uint8_t be[2];
+	size_t name_len = strlen(name);
+	put_be(be, name_len, 2);
+	add_head(b, RECORD_XATTR, sizeof(be) + name_len + n);
+	buf_add(b, be, sizeof(be));
+	buf_add(b, name, name_len);
+	buf_add(b, value, n);
+}
+
+bool record_xattr_valid(const char *name, size_t n)
+{
+	return n > 5 && n <= 255 && memcmp(name, "user.", 5) == 0 && !memchr(name, 0, n);
+}
+
 bool record_path_valid(const char *p, size_t n)
 {
 	if (n > LIMIT_PATH_BYTES_MAX || memchr(p, 0, n))
@@ -115,6 +131,20 @@ static const char *take_name(struct buf *names, const uint8_t *p, size_t n)
 	return names->data + at;
 }
 
+static bool target_valid(enum record_kind kind, const uint8_t *p, size_t n)
+{
+	switch (kind) {
+	case RECORD_SYMLINK:
+		return n > 0 && n <= LIMIT_PATH_BYTES_MAX && !memchr(p, 0, n);
+	case RECORD_HARDLINK:
+		return n > 0 && record_path_valid((const char *)p, n);
+	case RECORD_FILE:
+	case RECORD_DIRECTORY:
+		break;
+	}
+	return n == 0;
+}
+
 static int parse_entry(const uint8_t *p, size_t n, struct buf *names, struct record *r, struct error *err)
 {
 	struct record_entry *e = &r->entry;
@@ -125,9 +155,9 @@ static int parse_entry(const uint8_t *p, size_t n, struct buf *names, struct rec
 	const uint8_t *text = p + ENTRY_FIXED;
 	if (!record_path_valid((const char *)text, path))
 		return broken(err, "an entry has a name that is not allowed", r->type);
-	if (p[0] < RECORD_FILE || p[0] > RECORD_SYMLINK || (r->type == RECORD_LEAVE && p[0] != RECORD_DIRECTORY))
+	if (p[0] < RECORD_FILE || p[0] > RECORD_HARDLINK || (r->type == RECORD_LEAVE && p[0] != RECORD_DIRECTORY))
 		return broken(err, "an entry is of an unknown kind", r->type);
-	if (p[0] == RECORD_SYMLINK ? target == 0 || target > LIMIT_PATH_BYTES_MAX || memchr(text + path, 0, target) : target != 0)
+	if (!target_valid((enum record_kind)p[0], text + path, target) || (p[0] == RECORD_HARDLINK && path == 0))
 		return broken(err, "an entry has a link target that is not allowed", r->type);
 	e->kind = (enum record_kind)p[0];
 	e->mode = (unsigned)get_be(p + 2, 2) & 07777;
@@ -171,10 +201,21 @@ static int parse_number(const uint8_t *p, size_t n, struct record *r, struct err
 	return 0;
 }
 
+static int parse_xattr(const uint8_t *p, size_t n, struct buf *names, struct record *r, struct error *err)
+{
+	size_t name = n >= 2 ? (size_t)get_be(p, 2) : 0;
+	if (n < 2 || name > n - 2 || n - 2 - name > RECORD_XATTR_MAX || !record_xattr_valid((const char *)p + 2, name))
+		return broken(err, "an extended attribute is not one that is copied", r->type);
+	r->name = take_name(names, p + 2, name);
+	r->data = p + 2 + name;
+	r->len = n - 2 - name;
+	return 0;
+}
+
 static int on_record(struct record_reader *rd, const uint8_t *p, size_t n, struct error *err)
 {
 	auto_buf names = BUF_INIT;
-	struct record r = { .type = (enum record_type)rd->head[0], .path = "", .text = "", .entry = { .path = "", .target = "" } };
+	struct record r = { .type = (enum record_type)rd->head[0], .path = "", .text = "", .name = "", .entry = { .path = "", .target = "" } };
 	int ok = 0;
 	switch (r.type) {
 	case RECORD_ENTRY:
@@ -193,6 +234,9 @@ static int on_record(struct record_reader *rd, const uint8_t *p, size_t n, struc
 	case RECORD_DONE:
 		ok = parse_done(p, n, &names, &r, err);
 		break;
+	case RECORD_XATTR:
+		ok = parse_xattr(p, n, &names, &r, err);
+		break;
 	case RECORD_DATA:
 		r.data = p;
 		r.len = n;
@@ -208,7 +252,7 @@ static int check_head(struct record_reader *rd, struct error *err)
 	rd->left = (size_t)get_be(h + 4, 4);
 	if (rd->ended)
 		return broken(err, "something follows the last record", h[0]);
-	if (h[0] < RECORD_ENTRY || h[0] > RECORD_FAIL || h[1] || h[2] || h[3])
+	if (h[0] < RECORD_ENTRY || h[0] > RECORD_XATTR || h[1] || h[2] || h[3])
 		return broken(err, "unknown record", h[0]);
 	if (rd->left > (h[0] == RECORD_DATA ? (size_t)RECORD_DATA_MAX : (size_t)RECORD_OTHER_MAX) || (h[0] == RECORD_DATA && rd->left == 0))
 		return broken(err, "a record has a size that is not allowed", h[0]);

@@ -263,8 +263,49 @@ cp_ok() {
 	[ ! -e dry ]
 }
 
+@test "hard links and attributes go along, both ways and as tar" {
+	mkdir d
+	echo one >d/a
+	ln d/a d/b
+	cp_ok d "$ID:$R"
+	[ "$(inside stat -c %i "$R/d/a")" = "$(inside stat -c %i "$R/d/b")" ]
+	cp_ok "$ID:$R/d" back
+	[ back/a -ef back/b ]
+	cp_ok "$ID:$R/d" - >t.tar
+	tar tvf t.tar | grep -q 'd/b link to d/a'
+	tar xf t.tar
+	[ d/a -ef d/b ]
+	cp_ok - "$ID:$R/fromtar" <t.tar
+	[ "$(inside stat -c %i "$R/fromtar/d/a")" = "$(inside stat -c %i "$R/fromtar/d/b")" ]
+	python3 -c 'import os; os.setxattr("d/a", "user.note", b"n\0te")' || skip "no extended attributes in $PWD"
+	cp_ok d "$ID:$R/x"
+	cp_ok "$ID:$R/x" xback
+	python3 -c 'import os, sys; sys.exit(os.getxattr("xback/a", "user.note") != b"n\0te")'
+	cp_ok "$ID:$R/x" - >x.tar
+	cp_ok - "$ID:$R/y" <x.tar
+	cp_ok "$ID:$R/y/x/a" yback
+	python3 -c 'import os, sys; sys.exit(os.getxattr("yback", "user.note") != b"n\0te")'
+}
+
+@test "a copy that is interrupted leaves nothing of a new directory, there or here" {
+	mkdir d
+	head -c 1000 /dev/urandom >d/a
+	mkfifo feed
+	exec 8<>feed
+	tar cf part.tar d
+	head -c 2048 part.tar >&8
+	timeout 20 sandbox cp - "$ID:$R/new" <feed 8>&- 3>&- &
+	pid=$!
+	until_ok 10 bash -c "[ -n \"\$(timeout 10 sandbox exec --no-stdin '$ID' -- ls -A '$R')\" ]"
+	run ! inside test -e "$R/new"
+	kill -TERM "$pid"
+	wait "$pid" || true
+	exec 8>&-
+	until_ok 10 bash -c "[ -z \"\$(timeout 10 sandbox exec --no-stdin '$ID' -- ls -A '$R')\" ]"
+}
+
 @test "an interrupt ends a copy and leaves no part of a file" {
-	inside sh -c "head -c 400000000 /dev/zero | tr '\\0' x >$R/big"
+	inside sh -c "head -c 100000000 /dev/zero | tr '\\0' x >$R/big"
 	sandbox cp "$ID:$R/big" got 3>&- &
 	pid=$!
 	sleep 0.2

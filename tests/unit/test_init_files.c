@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 static struct peer_end peer;
 static char base[64];
@@ -57,6 +58,15 @@ static void check_file(const char *rel, const void *p, size_t n)
 		assert_memory_equal(got.data, p, n);
 }
 
+static bool is_empty(const char *rel)
+{
+	auto_dir DIR *d = opendir(at(rel));
+	int n = 0;
+	while (readdir(d))
+		n++;
+	return n == 2;
+}
+
 static bool exists(const char *rel)
 {
 	struct stat st;
@@ -94,7 +104,7 @@ static int tell(void *ctx, const struct record *r, struct error *err)
 	(void)err;
 	switch (r->type) {
 	case RECORD_ENTRY:
-		buf_addf(&s->text, "%c %s%s%s\n", "?fdl"[r->entry.kind], r->entry.path, *r->entry.target ? " -> " : "", r->entry.target);
+		buf_addf(&s->text, "%c %s%s%s\n", "?fdlh"[r->entry.kind], r->entry.path, *r->entry.target ? " -> " : "", r->entry.target);
 		s->sec = r->entry.sec;
 		s->mode = r->entry.mode;
 		return 0;
@@ -113,6 +123,9 @@ static int tell(void *ctx, const struct record *r, struct error *err)
 		buf_addf(&s->text, "abort %s\n", r->text);
 		return 0;
 	case RECORD_LEAVE:
+		return 0;
+	case RECORD_XATTR:
+		buf_addf(&s->text, "x %s=%.*s\n", r->name, (int)r->len, (const char *)r->data);
 		return 0;
 	case RECORD_SKIPPED:
 		buf_addf(&s->text, "skipped %u %s: %s\n", r->code, r->path, r->text);
@@ -399,6 +412,46 @@ static void what_breaks_off_leaves_nothing(void **state)
 		get(at("part"), 0, &list);
 		assert_int_equal(list.entries, 2); /* no temporary file */
 	}
+}
+
+static void a_tree_that_breaks_off_leaves_nothing(void **state)
+{
+	(void)state;
+	auto_buf b = BUF_INIT;
+	assert_int_equal(mkdir(at("room"), 0755), 0);
+	add(&b, RECORD_ENTRY, RECORD_DIRECTORY, "", "", 0755);
+	for (int i = 0; i < 200; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "f%d", i);
+		add_file(&b, name, "x", 0644);
+	}
+	/* The stream is closed under the helper, which has made most of it by then. */
+	struct run *r = run_new(&peer);
+	files_open(r, MUX_KIND_FILES_PUT, at("room"), "tree", 0);
+	r->feed = b.data;
+	r->feed_len = b.len;
+	PEER_UNTIL(&peer, !is_empty("room"));
+	assert_false(exists("room/tree"));
+	mux_close(peer.m, r->id, NULL);
+	PEER_UNTIL(&peer, is_empty("room"));
+}
+
+static void hard_links_and_attributes_pass(void **state)
+{
+	(void)state;
+	auto_buf b = BUF_INIT;
+	auto_story s = { .keep = true }, back = { .keep = true };
+	add(&b, RECORD_ENTRY, RECORD_DIRECTORY, "", "", 0755);
+	add_file(&b, "a", "text", 0644);
+	add(&b, RECORD_ENTRY, RECORD_HARDLINK, "b", "a", 0644);
+	record_add_done(&b, 3, 4, 0, "");
+	put(at("linked"), NULL, &b, &s);
+	assert_true(s.done);
+	assert_int_equal(s.failed, 0);
+	bool xattrs = setxattr(at("linked/a"), "user.k", "v", 1, 0) == 0;
+	get(at("linked"), 0, &back);
+	static const char *const want[] = { "d \nf a\nh b -> a\n", "d \nf a\nx user.k=v\nh b -> a\n" };
+	assert_int_equal(strncmp(buf_str(&back.text), want[xattrs], strlen(want[xattrs])), 0);
 }
 
 static void nothing_leaves_its_tree(void **state)
@@ -746,6 +799,8 @@ int main(void)
 		cmocka_unit_test(a_tree_goes_in_as_it_was),
 		cmocka_unit_test(where_a_file_goes),
 		cmocka_unit_test(what_breaks_off_leaves_nothing),
+		cmocka_unit_test(a_tree_that_breaks_off_leaves_nothing),
+		cmocka_unit_test(hard_links_and_attributes_pass),
 		cmocka_unit_test(nothing_leaves_its_tree),
 		cmocka_unit_test(one_failure_does_not_stop_the_rest),
 		cmocka_unit_test(an_upload_belongs_to_its_user),

@@ -342,7 +342,7 @@ static void source_names(void **state)
 		{ "/", NULL }, { "a/..", NULL }, { "a:b", "a:b" }, { "...", "..." },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		auto_free char *name = tree_source_name(rows[i].path);
+		auto_free char *name = tree_name(rows[i].path);
 		if (rows[i].name)
 			assert_string_equal(name, rows[i].name);
 		else

@@ -1,18 +1,22 @@
 /* The create request from options: see create.h. Policy is the server's; only what cannot be meant is refused here. */
 #include "cli/create.h"
 
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/session.h"
+#include "shared/base/clock.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 #include "shared/json/json.h"
 #include "shared/model/enums.h"
 
+#include <poll.h>
 #include <string.h>
 
 #define DEFAULT_IMAGE "sandbox-base:latest"
 
-enum { MIB = 1024 * 1024 };
+/* POLL: one long poll, shorter where its progress is shown; ANSWER: what an answer may take besides. */
+enum { MIB = 1024 * 1024, POLL_S = 50, POLL_SHOWN_S = 1, ANSWER_S = 60, PAUSE_MS = 200 };
 
 int create_parse_cpus(const char *what, const char *text, void *field, struct error *err)
 {
@@ -191,15 +195,14 @@ int create_spec(struct cli *cli, const struct create_options *o, const struct wo
 	return 0;
 }
 
-int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
+/* One request; wait_s 0: the refusal comes at once. */
+static int send_create(struct cli *cli, const cJSON *spec, const char *key, int64_t wait_s, cJSON **ret, struct error *err)
 {
 	auto_json *body = cJSON_CreateObject();
 	auto_json *answer = NULL;
-	struct idem key = idem_new();
+	auto_free char *target = wait_s ? xasprintf("/v1/sandboxes?wait_capacity=%lld", (long long)wait_s) : xstrdup("/v1/sandboxes");
 	cJSON_AddItemReferenceToObject(body, "spec", (cJSON *)spec);
-	struct call c = {
-		.method = "POST", .target = "/v1/sandboxes", .body = body, .key = o->idempotency_key ? o->idempotency_key : key.text
-	};
+	struct call c = { .method = "POST", .target = target, .body = body, .key = key, .timeout_ms = (wait_s + ANSWER_S) * 1000 };
 	if (session_call(cli, &c, &answer, err) != 0)
 		return -1;
 	if (!json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id")[0] ||
@@ -207,4 +210,49 @@ int create_send(struct cli *cli, const struct create_options *o, const cJSON *sp
 		return error_set(err, ERR_PROTOCOL, "the server's answer holds no sandbox");
 	*ret = steal(&answer);
 	return 0;
+}
+
+int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
+{
+	struct idem key = idem_new();
+	return send_create(cli, spec, o->idempotency_key ? o->idempotency_key : key.text, 0, ret, err);
+}
+
+/* Long polls with one key: each keeps the place that the one before had. */
+static int queue_up(struct cli *cli, const char *key, const cJSON *spec, int64_t max_ms, cJSON **ret, struct error *err)
+{
+	int64_t until_ms = clock_mono_ms() + max_ms, left_ms;
+	char span[32];
+	struct progress p;
+	struct error e = ERROR_INIT;
+	int rc = -1;
+	progress_begin(&p, cli);
+	while (rc != 0 && (left_ms = until_ms - clock_mono_ms()) > 0) {
+		int64_t most_s = cli->progress ? POLL_SHOWN_S : POLL_S, s = (left_ms + 999) / 1000;
+		progress_update(&p, "waiting for capacity");
+		int64_t sent_ms = clock_mono_ms();
+		rc = send_create(cli, spec, key, s < most_s ? s : most_s, ret, &e);
+		if (rc != 0 && e.code != ERR_NO_CAPACITY)
+			break;
+		/* A server that does not hold the request is not hammered. */
+		if (rc != 0 && clock_mono_ms() - sent_ms < PAUSE_MS)
+			poll(&(struct pollfd){ .fd = interrupt_fd(), .events = POLLIN }, 1, PAUSE_MS);
+	}
+	progress_end(&p);
+	if (rc != 0 && err)
+		*err = e;
+	return rc == 0 || e.code != ERR_NO_CAPACITY ? rc : error_wrap(err, "waited %s for capacity", duration_format(max_ms, span));
+}
+
+int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
+{
+	struct idem own = idem_new();
+	struct error e = ERROR_INIT;
+	const char *key = o->idempotency_key ? o->idempotency_key : own.text;
+	int rc = send_create(cli, spec, key, 0, ret, &e);
+	if (rc != 0 && e.code == ERR_NO_CAPACITY && o->wait_capacity_ms > 0)
+		return queue_up(cli, key, spec, o->wait_capacity_ms, ret, err);
+	if (rc != 0 && err)
+		*err = e;
+	return rc;
 }

@@ -20,6 +20,7 @@ struct create_options {
 	struct strv env, env_file, labels, expose;
 	const char *idempotency_key;
 	int64_t wait_timeout_ms;
+	int64_t wait_capacity_ms; /* 0: a refusal for lack of capacity is final */
 };
 
 /* The defaults that are not zero. */
@@ -54,6 +55,8 @@ struct create_options {
 	OPT_LIST(0, "expose", T, m.expose, "PORT[=NAME]", "port to publish, repeatable"), \
 	OPT_TEXT(0, "idempotency-key", T, m.idempotency_key, "KEY", "the same key creates one sandbox, however often tried"), \
 	OPT_DURATION(0, "wait-timeout", T, m.wait_timeout_ms, "TIME", 1000, 24 * 3600 * 1000LL, "wait at most this long (default 5m)"), \
+	OPT_DURATION(0, "wait-capacity", T, m.wait_capacity_ms, "TIME", 1000, LIMIT_CAPACITY_WAIT_MAX_SECONDS * 1000LL, \
+		     "queue this long while nothing fits (default 0)"), \
 	{ .name = "cpu-millis", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.cpu_millis, int64_t), .arg = "N", .min = 1, \
 	  .max = 10000000, .help = "CPU in thousandths of a core" }, \
 	{ .name = "memory-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.memory_mib, int64_t), .arg = "N", .min = 1, \
@@ -68,7 +71,8 @@ int create_parse_mib(const char *what, const char *text, void *field, struct err
 
 /* The spec of the API's JSON. start: the start command, may be empty. ERR_INVALID for a malformed label, exposure or variable. */
 int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err);
-/* POST /v1/sandboxes: {sandbox, operation} (caller frees). */
+/* POST /v1/sandboxes: {sandbox, operation} (caller frees). Queues for capacity as the options say; create_ask does not. */
+int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
 int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
 
 /* "KEY=value" or "KEY" (then the value of the own environment, skipped when unset) appended to out, later ones replacing.

@@ -7,7 +7,7 @@ _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecu
 
 _sandbox_options() {
 	case $1 in
-	'run') echo ' --image --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --upload --download --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib --env-file --interactive -i --status-fd --escape' ;;
+	'run') echo ' --image --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --upload --download --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --wait-capacity --cpu-millis --memory-mib --disk-mib --env-file --interactive -i --status-fd --escape' ;;
 	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
@@ -17,7 +17,7 @@ _sandbox_options() {
 	'agent') echo '' ;;
 	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
 	'agent list') echo '' ;;
-	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --cpu-millis --memory-mib --disk-mib' ;;
+	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --wait-capacity --cpu-millis --memory-mib --disk-mib' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
 	'inspect' | 'show') echo '' ;;
 	'wait') echo ' --timeout -t' ;;
@@ -105,6 +105,7 @@ _sandbox_value() {
 	'run --expose') echo ':none' ;;
 	'run --idempotency-key') echo ':none' ;;
 	'run --wait-timeout') echo ':none' ;;
+	'run --wait-capacity') echo ':none' ;;
 	'run --cpu-millis') echo ':none' ;;
 	'run --memory-mib') echo ':none' ;;
 	'run --disk-mib') echo ':none' ;;
@@ -158,6 +159,7 @@ _sandbox_value() {
 	'create --expose') echo ':none' ;;
 	'create --idempotency-key') echo ':none' ;;
 	'create --wait-timeout') echo ':none' ;;
+	'create --wait-capacity') echo ':none' ;;
 	'create --cpu-millis') echo ':none' ;;
 	'create --memory-mib') echo ':none' ;;
 	'create --disk-mib') echo ':none' ;;

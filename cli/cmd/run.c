@@ -81,11 +81,12 @@ static void learn_id(struct run *r, const cJSON *spec)
 {
 	auto_json *answer = NULL;
 	auto_free char *operation = NULL;
+	struct error err = ERROR_INIT;
 	int sig = interrupt_signal();
 	interrupt_clear();
-	if (create_send(r->cli, &r->o->create, spec, &answer, NULL) == 0)
+	if (create_ask(r->cli, &r->o->create, spec, &answer, &err) == 0)
 		take_created(r, answer, &operation);
-	else
+	else if (err.code != ERR_NO_CAPACITY)
 		out_warn(r->cli, "whether a sandbox was created is unknown; `sandbox list` shows it if so");
 	if (!interrupt_signal())
 		raise(sig);

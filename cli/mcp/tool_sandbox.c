@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-enum { PAGE_DEFAULT = 50 };
+/* CAPACITY_WAIT: below what one request may take. */
+enum { PAGE_DEFAULT = 50, CAPACITY_WAIT_MAX_S = 45 };
 
 /* The member `key` of an answer, as the tool's only member of that name. */
 static int pass_on(struct tool_result *ret, cJSON *take_answer, const char *key, struct error *err)
@@ -56,6 +57,7 @@ const struct tool tool_health = {
 struct create {
 	cJSON *spec;
 	bool wait;
+	int64_t wait_capacity_s;
 };
 
 static void copy_text(struct json_reader *args, cJSON *to, const char *key, size_t max)
@@ -150,6 +152,7 @@ static int read_create(struct json_reader *args, struct create *o)
 	copy_text(args, placement, "preferred_region", 64);
 	copy_list(args, placement, "anti_affinity_keys", LIMIT_LABELS_MAX, 128);
 	json_get_bool(args, "wait", JSON_OPTIONAL, &o->wait);
+	json_get_i64(args, "wait_capacity_seconds", JSON_OPTIONAL, 0, CAPACITY_WAIT_MAX_S, &o->wait_capacity_s);
 	return json_end(args);
 }
 
@@ -197,6 +200,10 @@ static int run_create(struct tool_call *c, struct json_reader *args, struct tool
 	if (read_create(args, &o) != 0)
 		return -1;
 	struct call_request q = { .method = "POST", .target = xstrdup("/v1/sandboxes"), .body = body, .keyed = true };
+	if (o.wait_capacity_s) {
+		free(q.target);
+		q.target = xasprintf("/v1/sandboxes?wait_capacity=%lld", (long long)o.wait_capacity_s);
+	}
 	if (mcp_request(c, &q, &answer, err) != 0)
 		return -1;
 	if (o.wait && mcp_await_create(c, answer, ret, err) != 0)
@@ -234,6 +241,8 @@ const struct tool tool_create = {
 		"\"required_labels\":{" STRING_MAP ",\"description\":\"Labels the node must have.\"},"
 		"\"preferred_region\":{\"type\":\"string\"},"
 		"\"anti_affinity_keys\":{" STRINGS "},"
+		"\"wait_capacity_seconds\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":45,\"default\":0,"
+		"\"description\":\"Queue this long for a place instead of failing with no_capacity at once.\"},"
 		"\"wait\":{\"type\":\"boolean\",\"default\":true}",
 	.required = "[]", .output = OUT_SANDBOX "," OUT_OPERATION, .run = run_create,
 };

@@ -89,6 +89,12 @@ static enum gate resource_gate(const struct resources *ask, const struct resourc
 	return ask->pids > free_->pids ? GATE_PIDS : GATE_PASSED;
 }
 
+/* Would an empty node do? */
+static bool beyond(enum gate g, const struct resources *ask, const struct node_view *n)
+{
+	return resource_gate(ask, &n->total) == g;
+}
+
 /* The first gate the node fails: its health, what it offers, what was asked of it, what it has left. */
 static enum gate check(const struct spec *s, const struct policy *p, enum tier required, const struct node_view *n)
 {
@@ -164,9 +170,12 @@ static void put_offer(struct text *t, const char *kind, const char *word, const 
 	put(t, "%s %s not offered by node %s%s%s", kind, word, n->name, *reason ? ": " : "", reason);
 }
 
-static void put_short(struct text *t, const char *what, const struct node_view *n, uint32_t free_, uint32_t asked)
+static void put_short(struct text *t, const char *what, const struct node_view *n, uint32_t free_, uint32_t total, uint32_t asked)
 {
-	put(t, "node %s has %u %s free, %u asked", n->name, free_, what, asked);
+	if (asked > total)
+		put(t, "node %s has %u %s in all, %u asked", n->name, total, what, asked);
+	else
+		put(t, "node %s has %u %s free, %u asked", n->name, free_, what, asked);
 }
 
 static void put_gate(struct text *t, enum gate g, const struct spec *s, const struct policy *p, enum tier required,
@@ -206,16 +215,16 @@ static void put_gate(struct text *t, enum gate g, const struct spec *s, const st
 		put(t, "node %s runs %u sandboxes, its limit is %u", n->name, n->sandboxes, n->max_sandboxes);
 		return;
 	case GATE_CPU:
-		put_short(t, "CPU millis", n, n->free.cpu_millis, ask->cpu_millis);
+		put_short(t, "CPU millis", n, n->free.cpu_millis, n->total.cpu_millis, ask->cpu_millis);
 		return;
 	case GATE_MEMORY:
-		put_short(t, "MiB of memory", n, n->free.memory_mib, ask->memory_mib);
+		put_short(t, "MiB of memory", n, n->free.memory_mib, n->total.memory_mib, ask->memory_mib);
 		return;
 	case GATE_DISK:
-		put_short(t, "MiB of disk", n, n->free.disk_mib, ask->disk_mib);
+		put_short(t, "MiB of disk", n, n->free.disk_mib, n->total.disk_mib, ask->disk_mib);
 		return;
 	case GATE_PIDS:
-		put_short(t, "PIDs", n, n->free.pids, ask->pids);
+		put_short(t, "PIDs", n, n->free.pids, n->total.pids, ask->pids);
 		return;
 	case GATE_RESERVE:
 		put(t, "node %s would keep %.3f of its scarcest resource, %.3f must stay free", n->name, fit_of(ask, n).least, p->reserve_ratio);
@@ -240,6 +249,7 @@ struct pass {
 	const struct node_view *nodes;
 	size_t n;
 	unsigned gates_seen; /* bit per gate */
+	unsigned curable;    /* those that some node passes when sandboxes on it end */
 	const struct node_view *best;
 	int best_rank;
 };
@@ -250,6 +260,7 @@ static void scan_nodes(struct pass *ps, enum tier required)
 		const struct node_view *n = &ps->nodes[i];
 		enum gate g = check(ps->spec, ps->policy, required, n);
 		ps->gates_seen |= 1u << g;
+		ps->curable |= (g != GATE_PASSED && !beyond(g, &ps->spec->resources, n) ? 1u : 0u) << g;
 		if (g != GATE_PASSED)
 			continue;
 		int rank = rank_of(ps->spec, n);
@@ -304,25 +315,28 @@ static void put_tier_remedy(struct text *t, const struct decision *d)
 }
 
 /* What would satisfy each gate that stood in the way. */
-static void put_remedies(struct text *t, unsigned gates, const struct spec *s, const struct decision *d)
+static void put_remedies(struct text *t, const struct pass *ps, const struct decision *d)
 {
 	static const struct {
 		enum gate gate;
 		const char *text;
+		const char *deleting; /* what else does where ending sandboxes helps */
 	} remedies[] = {
-		{ GATE_STALE, "a worker that reports again" },
-		{ GATE_DRAINING, "a worker that is not draining" },
-		{ GATE_PRESSURE, "less load on the worker" },
-		{ GATE_EXPOSURE, "a request without exposures" },
-		{ GATE_LABEL, "a worker with the required labels" },
-		{ GATE_ANTI_AFFINITY, "another worker, or the end of the sandbox it must not meet" },
-		{ GATE_COUNT_LIMIT, "deleting a sandbox, or a higher worker.max_sandboxes" },
-		{ GATE_CPU, "asking for less CPU, or deleting a sandbox" },
-		{ GATE_MEMORY, "asking for less memory, or deleting a sandbox" },
-		{ GATE_DISK, "asking for less disk, or deleting a sandbox" },
-		{ GATE_PIDS, "asking for fewer PIDs, or deleting a sandbox" },
-		{ GATE_RESERVE, "asking for less, deleting a sandbox, or a lower policy.reserve_ratio" },
+		{ GATE_STALE, "a worker that reports again", "" },
+		{ GATE_DRAINING, "a worker that is not draining", "" },
+		{ GATE_PRESSURE, "less load on the worker", "" },
+		{ GATE_EXPOSURE, "a request without exposures", "" },
+		{ GATE_LABEL, "a worker with the required labels", "" },
+		{ GATE_ANTI_AFFINITY, "another worker, or the end of the sandbox it must not meet", "" },
+		{ GATE_COUNT_LIMIT, "deleting a sandbox, or a higher worker.max_sandboxes", "" },
+		{ GATE_CPU, "asking for less CPU", ", or deleting a sandbox" },
+		{ GATE_MEMORY, "asking for less memory", ", or deleting a sandbox" },
+		{ GATE_DISK, "asking for less disk", ", or deleting a sandbox" },
+		{ GATE_PIDS, "asking for fewer PIDs", ", or deleting a sandbox" },
+		{ GATE_RESERVE, "asking for less, deleting a sandbox, or a lower policy.reserve_ratio", "" },
 	};
+	const struct spec *s = ps->spec;
+	unsigned gates = ps->gates_seen;
 	const char *separator = "";
 	if (gates & 1u << GATE_TIER) {
 		put_tier_remedy(t, d);
@@ -335,7 +349,7 @@ static void put_remedies(struct text *t, unsigned gates, const struct spec *s, c
 	}
 	for (size_t i = 0; i < ARRAY_LEN(remedies); i++) {
 		if (gates & 1u << remedies[i].gate) {
-			put(t, "%s%s", separator, remedies[i].text);
+			put(t, "%s%s%s", separator, remedies[i].text, ps->curable & 1u << remedies[i].gate ? remedies[i].deleting : "");
 			separator = "; ";
 		}
 	}
@@ -358,7 +372,7 @@ static void refuse(const struct pass *ps, struct decision *d)
 	if (ps->n == 0)
 		put(&t, "a worker; none is known");
 	else
-		put_remedies(&t, ps->gates_seen, ps->spec, d);
+		put_remedies(&t, ps, d);
 }
 
 void aegis_place(const struct spec *spec, const struct policy *policy, const struct node_view *nodes, size_t n, struct decision *d)

@@ -3,6 +3,7 @@
 
 #include "daemon/controller/decision_json.h"
 #include "daemon/api/server.h"
+#include "daemon/api/wait.h"
 #include "daemon/link/node_port.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
@@ -41,7 +42,48 @@ static void answer_no_capacity(struct request *r, struct answer *a, const struct
 	map_set(&a->headers, "Retry-After", "5");
 }
 
-static int create(struct request *r, const struct spec *spec, bool explain, struct answer *a, struct error *err)
+/* The answer to a create that was tried; takes what is in res. */
+static int answer_create(struct request *r, struct answer *a, int rc, struct create_result *res, const struct error *e, struct error *err)
+{
+	if (rc == 0) {
+		snprintf(r->audit_target, sizeof(r->audit_target), "%s", res->sandbox.id.text);
+		answer_json(a, r->route->status, create_json(res));
+	} else {
+		*err = *e; /* with an answer: for the log */
+		if (e->code == ERR_NO_CAPACITY) {
+			answer_no_capacity(r, a, e, &res->decision);
+			rc = 0;
+		}
+	}
+	create_result_done(res);
+	return rc;
+}
+
+static int explain(struct request *r, const struct spec *spec, struct answer *a, struct error *err)
+{
+	struct create_result res;
+	create_result_init(&res);
+	int rc = controller_create(r->api->o.controller, &r->caller, spec, true, NULL, &res, err);
+	if (rc == 0) {
+		snprintf(r->audit_target, sizeof(r->audit_target), "explain");
+		cJSON *j = cJSON_CreateObject();
+		cJSON_AddItemToObject(j, "decision", decision_to_json(&res.decision));
+		answer_json(a, 200, j);
+	}
+	create_result_done(&res);
+	return rc;
+}
+
+static int create_waited(struct request *r, struct answer *a, struct error *err)
+{
+	struct error e = r->err;
+	struct create_result res;
+	create_result_init(&res);
+	int rc = r->create ? controller_create_end(r->api->o.controller, steal(&r->create), &res, &e) : -1;
+	return answer_create(r, a, rc, &res, &e, err);
+}
+
+static int create(struct request *r, const struct spec *spec, int64_t wait_seconds, struct answer *a, struct error *err)
 {
 	const char *key = NULL;
 	if (request_idempotency_key(r, &key, err) != 0)
@@ -49,34 +91,24 @@ static int create(struct request *r, const struct spec *spec, bool explain, stru
 	struct error e = ERROR_INIT;
 	struct create_result res;
 	create_result_init(&res);
-	int rc = controller_create(r->api->o.controller, &r->caller, spec, explain, key, &res, &e);
-	if (rc != 0 && e.code == ERR_NO_CAPACITY) {
-		answer_no_capacity(r, a, &e, &res.decision);
-		*err = e; /* for the log */
-		rc = 0;
-	} else if (rc != 0) {
-		*err = e;
-	} else if (explain) {
-		snprintf(r->audit_target, sizeof(r->audit_target), "explain");
-		cJSON *j = cJSON_CreateObject();
-		cJSON_AddItemToObject(j, "decision", decision_to_json(&res.decision));
-		answer_json(a, 200, j);
-	} else {
-		snprintf(r->audit_target, sizeof(r->audit_target), "%s", res.sandbox.id.text);
-		answer_json(a, r->route->status, create_json(&res));
-	}
+	int64_t poll_seconds = wait_seconds < LIMIT_WAIT_MAX_SECONDS ? wait_seconds : LIMIT_WAIT_MAX_SECONDS;
+	int rc = controller_create(r->api->o.controller, &r->caller, spec, false, key, &res, &e);
+	if (rc == 0 || e.code != ERR_NO_CAPACITY || poll_seconds == 0)
+		return answer_create(r, a, rc, &res, &e, err);
 	create_result_done(&res);
-	return rc;
+	return wait_create(r, spec, key, poll_seconds * 1000, create_waited, err);
 }
 
 int handle_create(struct request *r, struct answer *a, struct error *err)
 {
-	bool explain = false;
+	bool only_explain = false;
+	int64_t wait_seconds = 0;
 	auto_spec spec;
 	spec_init(&spec);
-	if (request_query_bool(r, "explain", &explain, err) != 0 || read_spec(r, &spec, err) != 0)
+	if (request_query_bool(r, "explain", &only_explain, err) != 0 ||
+	    request_query_i64(r, "wait_capacity", 0, LIMIT_CAPACITY_WAIT_MAX_SECONDS, &wait_seconds, err) != 0 || read_spec(r, &spec, err) != 0)
 		return -1;
-	return create(r, &spec, explain, a, err);
+	return only_explain ? explain(r, &spec, a, err) : create(r, &spec, wait_seconds, a, err);
 }
 
 static int read_labels(const struct target *t, struct map *ret, struct error *err)

@@ -51,6 +51,8 @@ void request_free(struct request *r)
 {
 	if (!r)
 		return;
+	if (r->create) /* before the state, which its hooks use */
+		controller_create_end(r->api->o.controller, r->create, NULL, NULL);
 	if (r->state_free)
 		r->state_free(r->state);
 	answer_done(&r->answer);

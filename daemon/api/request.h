@@ -54,6 +54,7 @@ struct request {
 	int job_rc;
 	struct answer answer;
 	struct error err;
+	struct create_wait *create; /* waits for capacity */
 	char audit_target[128]; /* what a mutation was about; "": the first path parameter */
 };
 

@@ -1,5 +1,5 @@
 /*
- * Long polls: see wait.h. The operation's watch, the timer and the stopping daemon race to wake a request; whoever is
+ * Long polls: see wait.h. The operation's watch (or the queue for capacity), the timer and the stopping daemon race to wake a request; whoever is
  * first does, once. The request's own thread then takes the others down before it answers.
  */
 #include "daemon/api/wait.h"
@@ -8,6 +8,8 @@
 #include "shared/base/mem.h"
 
 #include <event2/event.h>
+#include <microhttpd.h>
+#include <poll.h>
 #include <stdatomic.h>
 
 struct poll_wait {
@@ -81,12 +83,15 @@ static int woken(struct request *r, struct answer *a, struct error *err)
 	int (*then)(struct request *, struct answer *, struct error *) = w->then;
 	r->state = NULL;
 	r->state_free = NULL;
+	/* First, since it takes a create out of the queue, which may still look at w. */
+	int rc = then(r, a, err);
 	wait_done(w);
-	return then(r, a, err);
+	return rc;
 }
 
-int wait_operation(struct request *r, const struct id *operation, int64_t timeout_ms,
-                   int (*then)(struct request *r, struct answer *a, struct error *err), struct error *err)
+/* Suspends the request: from then on another thread may wake it. */
+static struct poll_wait *wait_begin(struct request *r, int64_t timeout_ms,
+				    int (*then)(struct request *r, struct answer *a, struct error *err), struct error *err)
 {
 	struct poll_wait *w = xcalloc(1, sizeof(*w));
 	w->request = r;
@@ -95,19 +100,54 @@ int wait_operation(struct request *r, const struct id *operation, int64_t timeou
 	w->timer = evtimer_new(r->api->o.base, on_time, w);
 	if (!w->timer) {
 		free(w);
-		return error_set(err, ERR_INTERNAL, "no timer for a long poll");
+		error_set(err, ERR_INTERNAL, "no timer for a long poll");
+		return NULL;
 	}
 	r->state = w;
 	r->state_free = wait_done;
-	/* From here another thread may wake it, so it must be suspended first. */
 	request_suspend(r, woken);
 	link_wait(r->api, w);
 	struct timeval tv = { .tv_sec = timeout_ms / 1000, .tv_usec = (timeout_ms % 1000) * 1000 };
 	evtimer_add(w->timer, &tv);
+	return w;
+}
+
+int wait_operation(struct request *r, const struct id *operation, int64_t timeout_ms,
+                   int (*then)(struct request *r, struct answer *a, struct error *err), struct error *err)
+{
+	struct poll_wait *w = wait_begin(r, timeout_ms, then, err);
+	if (!w)
+		return -1;
 	if (controller_watch(r->api->o.controller, operation, on_ended, w, &w->watch, NULL) == 0)
 		w->watching = true;
 	else
 		wake(w); /* unknown by now: `then` finds out and says so */
+	return 0;
+}
+
+/* The library does not look at the connections of suspended requests. */
+static bool client_there(void *ctx)
+{
+	struct poll_wait *w = ctx;
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(w->request->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = POLLRDHUP };
+	return poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static void on_created(void *ctx)
+{
+	wake(ctx);
+}
+
+int wait_create(struct request *r, const struct spec *spec, const char *key, int64_t timeout_ms,
+		int (*then)(struct request *r, struct answer *a, struct error *err), struct error *err)
+{
+	struct poll_wait *w = wait_begin(r, timeout_ms, then, err);
+	if (!w)
+		return -1;
+	struct create_waiter from = { .who = &r->caller, .spec = spec, .key = key, .alive = client_there, .done = on_created, .ctx = w };
+	if (controller_create_wait(r->api->o.controller, &from, &r->create, &r->err) != 0)
+		wake(w);
 	return 0;
 }
 

@@ -101,6 +101,8 @@ int change_commit(struct change *ch, struct error *err)
 	}
 	for (size_t i = 0; i < ch->n_work; i++)
 		hooks_work(ch->c->hooks, &ch->work[i]);
+	if (ch->n_given && queue_len(ch->c) > 0)
+		change_wake(ch, ch->now);
 	if (ch->wake_us)
 		hooks_wake(ch->c->hooks, ch->wake_us);
 	free_lists(ch);

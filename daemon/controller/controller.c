@@ -122,6 +122,7 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	c->watches = watches_new();
 	c->hooks = hooks_new();
 	c->metrics = metrics_new();
+	c->queue = queue_new();
 	pthread_mutex_init(&c->doubts_lock, NULL);
 	/* In a shared store other machines have commands of other boots: each node's end when its worker comes back. */
 	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, err) != 0) || store_listen(store, on_news, c, err) != 0) {
@@ -139,6 +140,7 @@ void controller_free(struct controller *c)
 	store_unlisten(c->store);
 	free(c->doubts);
 	pthread_mutex_destroy(&c->doubts_lock);
+	queue_free(c->queue);
 	metrics_free(c->metrics);
 	watches_free(c->watches);
 	hooks_free(c->hooks);

@@ -48,6 +48,27 @@ void create_result_done(struct create_result *r);
  * decision says why. */
 int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
                       const char *idempotency_key, struct create_result *ret, struct error *err);
+/*
+ * A create that waits while nothing fits. Those that wait are tried in the order of their coming whenever something was freed, and
+ * before every create that comes meanwhile; one that does not fit yet does not hold up those behind it.
+ * alive: is the client still there? done: it has an answer. Both run on any thread under a lock of the controller, and may call
+ * nothing of it.
+ */
+struct create_wait;
+struct create_waiter {
+	const struct caller *who;   /* these three are copied */
+	const struct spec *spec;
+	const char *key;            /* NULL: none */
+	bool (*alive)(void *ctx);
+	void (*done)(void *ctx);    /* once */
+	void *ctx;
+};
+/* ERR_RATE_LIMITED when too many wait. *ret is set before `done` can run. */
+int controller_create_wait(struct controller *c, const struct create_waiter *from, struct create_wait **ret, struct error *err);
+/* The answer as of controller_create; without one yet the last refusal, and then the place is kept for some seconds: the next wait with
+ * the same tenant, key and spec takes it. ret NULL: given up. Neither hook runs after this. take_w may be NULL. */
+int controller_create_end(struct controller *c, struct create_wait *take_w, struct create_result *ret, struct error *err);
+
 /* ref: id, exact name, unique prefix or suffix (≥ 4 digits) of an id, among what the caller may see; live first.
  * ERR_NOT_FOUND; ERR_CONFLICT when ambiguous (the message lists candidates). */
 int controller_resolve(struct controller *c, const struct caller *who, const char *ref, struct sandbox *ret, struct error *err);

@@ -53,7 +53,7 @@ static int check(struct controller *c, const struct caller *who, const struct sp
 	return 0;
 }
 
-static uint64_t hash_spec(const struct spec *s)
+uint64_t spec_hash(const struct spec *s)
 {
 	cJSON *j = spec_to_json(s);
 	auto_free char *text = json_print(j);
@@ -237,25 +237,18 @@ static int check_key(const char *key, struct error *err)
 	return error_set(err, ERR_INVALID, "Idempotency-Key must have 1 to %d characters", LIMIT_IDEMPOTENCY_KEY_MAX);
 }
 
-int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
-		      const char *idempotency_key, struct create_result *ret, struct error *err)
+/* key: NULL also where nothing is stored. */
+static int decide(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only, const char *key,
+		  struct create_result *ret, struct error *err)
 {
 	struct asked a = { .who = who };
 	spec_init(&a.spec);
-	int rc = explain_only ? 0 : access_may_mutate(who, err);
-	if (rc == 0)
-		rc = check_key(idempotency_key, err);
-	if (rc == 0)
-		rc = check(c, who, spec, &a.spec, err);
+	int rc = check(c, who, spec, &a.spec, err);
 	if (rc == 0) {
 		struct settings settings = controller_settings(c);
 		aegis_assess(&a.spec, &settings.policy, &ret->decision);
-		a.key = (struct idem_key){ .tenant = a.spec.tenant, .route = ROUTE, .key = idempotency_key,
-					   .body_hash = idempotency_key ? hash_spec(&a.spec) : 0 };
-		if (explain_only)
-			rc = explain(c, &a.spec, &ret->decision, err);
-		else
-			rc = create_twice(c, &a, ret, err);
+		a.key = (struct idem_key){ .tenant = a.spec.tenant, .route = ROUTE, .key = key, .body_hash = key ? spec_hash(&a.spec) : 0 };
+		rc = explain_only ? explain(c, &a.spec, &ret->decision, err) : create_twice(c, &a, ret, err);
 	}
 	if (rc != 0) {
 		/* The decision stays: it says why. */
@@ -264,4 +257,20 @@ int controller_create(struct controller *c, const struct caller *who, const stru
 	}
 	spec_done(&a.spec);
 	return rc;
+}
+
+int create_now(struct controller *c, const struct caller *who, const struct spec *spec, const char *key, struct create_result *ret,
+	       struct error *err)
+{
+	if (access_may_mutate(who, err) != 0 || check_key(key, err) != 0)
+		return -1;
+	return decide(c, who, spec, false, key, ret, err);
+}
+
+int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
+		      const char *idempotency_key, struct create_result *ret, struct error *err)
+{
+	if (explain_only)
+		return decide(c, who, spec, true, NULL, ret, err);
+	return queue_create(c, who, spec, idempotency_key, ret, err);
 }

@@ -1,7 +1,7 @@
 /*
  * Inside daemon/controller: the state, and one change (a transaction with what must happen after its commit).
  *
- * Order of locks: a transaction first, then `nodes.lock`; the others are leaves. Callbacks run after the commit, outside
+ * Order of locks: the queue's, a transaction, then `nodes.lock`; the others are leaves. Callbacks run after the commit, outside
  * every lock but the one that guards their registration.
  */
 #ifndef SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
@@ -37,6 +37,7 @@ struct nodes {
 struct watches;
 struct hooks;
 struct metrics;
+struct queue;
 
 /* An operation whose begin was being committed when the store's connection was lost: nobody knows whether it was. */
 struct doubt {
@@ -52,6 +53,7 @@ struct controller {
 	struct watches *watches;
 	struct hooks *hooks;
 	struct metrics *metrics;
+	struct queue *queue;
 	pthread_mutex_t doubts_lock;
 	struct doubt *doubts;
 	size_t n_doubts;
@@ -118,6 +120,23 @@ const char *access_filter(const struct caller *who);
 int access_may_mutate(const struct caller *who, struct error *err);
 /* The tenant a create acts in; asked may be NULL or "". */
 int access_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err);
+
+/* --- create.c, queue.c --- */
+
+/* A create as controller_create, whoever waits. */
+int create_now(struct controller *c, const struct caller *who, const struct spec *spec, const char *key, struct create_result *ret,
+	       struct error *err);
+uint64_t spec_hash(const struct spec *s);
+
+struct queue *queue_new(void);
+void queue_free(struct queue *q);
+/* How many wait for capacity. */
+unsigned queue_len(struct controller *c);
+/* A create behind those that wait. */
+int queue_create(struct controller *c, const struct caller *who, const struct spec *spec, const char *key, struct create_result *ret,
+		 struct error *err);
+/* Tries those that wait; lowers *next_us to when they want to be tried again. */
+void queue_serve(struct controller *c, int64_t *next_us);
 
 /* --- audit.c --- */
 

@@ -147,5 +147,7 @@ void controller_metrics(struct controller *c, struct buf *out)
 	add_ended(c->metrics, out);
 	add_took(c->metrics, out);
 	nodes_metrics(c, out);
+	head(out, "sandbox_creates_waiting", "gauge", "Creates that wait here for capacity.");
+	buf_addf(out, "sandbox_creates_waiting %u\n", queue_len(c));
 	add_store(c, out);
 }

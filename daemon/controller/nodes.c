@@ -438,5 +438,7 @@ int controller_heartbeat(struct controller *c, const struct node_report *r, stru
 		x->stored_ms = clock_mono_ms();
 	}
 	pthread_mutex_unlock(&c->nodes.lock);
+	if (queue_len(c) > 0)
+		hooks_wake(c->hooks, store_now(c->store));
 	return 0;
 }

@@ -191,12 +191,14 @@ static int prune(struct controller *c, int64_t *next, struct error *err)
 int64_t controller_reap(struct controller *c)
 {
 	struct error err = ERROR_INIT;
-	int64_t next = 0;
+	int64_t next = 0, waiting = 0;
 	hooks_begin_wake(c->hooks);
+	queue_serve(c, &waiting);
 	if (!store_leads(c->store)) {
 		/* Another daemon does it, and this one is told when it has become the one. Retries of removals are each daemon's own. */
 		if (doubts_settle(c, &err) != 0 || retry(c, &next, &err) != 0)
 			next = store_now(c->store) + RETRY_US;
+		sooner(&next, waiting);
 		next = hooks_end_wake(c->hooks, next);
 		return next ? store_wall(c->store, next) : 0;
 	}
@@ -205,6 +207,7 @@ int64_t controller_reap(struct controller *c)
 		log_line(err.code == ERR_UNAVAILABLE && store_shared(c->store) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;
 	}
+	sooner(&next, waiting);
 	next = hooks_end_wake(c->hooks, next);
 	return next ? store_wall(c->store, next) : 0;
 }

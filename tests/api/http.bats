@@ -113,7 +113,7 @@ drop_box() {
 
 @test "a wait answers when the operation ends, or with its present state when the time is over" {
 	make_box
-	exec_op '{"argv":["sleep","1.5"]}'
+	exec_op '{"argv":["sleep","4"]}'
 	SECONDS=0
 	api GET "/v1/operations/$OP?wait=1"
 	want 200

@@ -9,6 +9,8 @@ MANDIR   ?= $(PREFIX)/share/man
 DOCDIR   ?= $(PREFIX)/share/doc/sandbox
 SKILLDIR ?= $(PREFIX)/share/sandbox/skill
 SERVERDIR ?= $(PREFIX)/share/sandbox/server
+UNITDIR  ?= $(PREFIX)/lib/systemd/system
+UNITBINDIR ?= $(BINDIR)
 BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHCOMPDIR  ?= $(PREFIX)/share/zsh/site-functions
 FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
@@ -220,7 +222,9 @@ install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
 	install -m 0755 installer/base-image "$(DESTDIR)$(SERVERDIR)/"
-	install -m 0644 installer/Caddyfile LICENSE "$(DESTDIR)$(SERVERDIR)/"
+	install -m 0644 installer/Caddyfile installer/logrotate installer/sandboxd.conf.example LICENSE "$(DESTDIR)$(SERVERDIR)/"
+	install -d "$(DESTDIR)$(UNITDIR)"
+	for u in installer/systemd/*.service; do sed "s|@BINDIR@|$(UNITBINDIR)|" "$$u" >"$(DESTDIR)$(UNITDIR)/$${u##*/}" && chmod 644 "$(DESTDIR)$(UNITDIR)/$${u##*/}" || exit 1; done
 
 # Archives and packages of VERSION below dist/, for every architecture in ARCHES: see installer/dist.
 ARCHES ?= amd64 arm64
@@ -235,6 +239,7 @@ uninstall:
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
 	rm -rf "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(SKILLDIR)" "$(DESTDIR)$(SERVERDIR)"
+	for u in installer/systemd/*.service; do rm -f "$(DESTDIR)$(UNITDIR)/$${u##*/}"; done
 	-rmdir "$(DESTDIR)$(PREFIX)/share/sandbox" 2>/dev/null
 	-rmdir "$(DESTDIR)$(LIBEXECDIR)" 2>/dev/null
 

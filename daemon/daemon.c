@@ -51,7 +51,7 @@ struct daemon {
 	struct api *api;
 };
 
-static char *default_config_path(void)
+char *daemon_default_config_path(void)
 {
 	if (geteuid() == 0)
 		return xstrdup("/etc/sandbox/sandboxd.conf");
@@ -65,7 +65,7 @@ static int load_file(const struct daemon_setup *s, struct daemon_config *c, stru
 {
 	if (s->config_path)
 		return daemon_config_load(c, s->config_path, err);
-	auto_free char *path = default_config_path();
+	auto_free char *path = daemon_default_config_path();
 	if (!path || access(path, F_OK) != 0)
 		return 0;
 	return daemon_config_load(c, path, err);
@@ -285,10 +285,12 @@ static void say_ready(int fd)
 static void serve(struct daemon *d)
 {
 	say_ready(d->setup->ready_fd);
+	process_notify("READY=1");
 	int sig;
 	while ((sig = process_wait_signal()) == SIGHUP)
 		reload(d);
 	log_info("daemon", "stopping signal=%s", sig == SIGINT ? "INT" : "TERM");
+	process_notify("STOPPING=1");
 	process_allow_interrupt();
 }
 

@@ -17,6 +17,8 @@ struct daemon_setup {
 
 /* Defaults, file, overrides, checks: the configuration in force. ret must be zeroed. Used again on SIGHUP. */
 int daemon_setup_config(const struct daemon_setup *s, struct daemon_config *ret, struct error *err);
+/* Where the configuration is when none is named; NULL when HOME is not set. The caller frees. */
+char *daemon_default_config_path(void);
 /* Serves until SIGTERM or SIGINT; sandboxes and their commands go on afterwards. -1: it could not start. */
 int daemon_run(const struct daemon_setup *s, struct error *err);
 

@@ -1,8 +1,10 @@
 /* sandboxd: the command line. */
 #include "daemon/api/routes.h"
 #include "daemon/daemon.h"
+#include "daemon/first.h"
 #include "daemon/process.h"
 #include "daemon/runtime/external.h"
+#include "daemon/store/backup.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
@@ -12,16 +14,19 @@
 #include <string.h>
 
 enum { EXIT_USAGE = 2 };
-enum mode { MODE_RUN, MODE_CHECK, MODE_PRINT, MODE_API_DOC, MODE_VERSION, MODE_HELP };
+enum mode { MODE_RUN, MODE_BACKUP, MODE_RESTORE, MODE_CHECK, MODE_PRINT, MODE_API_DOC, MODE_VERSION, MODE_HELP };
 
 struct command_line {
 	enum mode mode;
 	struct daemon_setup setup;
 	const char *doc; /* of MODE_API_DOC */
+	const char *file; /* of MODE_BACKUP and MODE_RESTORE */
 };
 
 static const char help[] =
 	"usage: sandboxd [--config FILE] [--set SECTION.KEY=VALUE]... [--ready-fd N]\n"
+	"       sandboxd init [OPTIONS]; see sandboxd init --help\n"
+	"       sandboxd backup | restore [--config FILE] [--set ...] FILE\n"
 	"       sandboxd driver-check [--image NAME] PATH\n"
 	"       sandboxd --check-config | --print-config | --version | --help\n"
 	"\n"
@@ -36,6 +41,8 @@ static const char help[] =
 	"  --version                print the version and end\n"
 	"  --help                   print this and end\n"
 	"\n"
+	"init writes a first configuration. backup copies the records of an SQLite store, also\n"
+	"of a running daemon, into a new file; restore puts such a file in the store's place.\n"
 	"driver-check calls a runtime driver as a worker would and says what is wrong with it.\n"
 	"\n"
 	"Signals: TERM and INT stop it (sandboxes and their commands go on), HUP reads the\n"
@@ -109,6 +116,12 @@ static int parse(int argc, char **argv, struct command_line *l)
 	while ((c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1)
 		if (take_option(c, l) != 0)
 			return -1;
+	if (l->mode == MODE_BACKUP || l->mode == MODE_RESTORE) {
+		if (optind + 1 != argc)
+			return usage("want one file", "");
+		l->file = argv[optind];
+		return 0;
+	}
 	if (optind < argc)
 		return usage("unexpected argument ", argv[optind]);
 	return 0;
@@ -150,12 +163,40 @@ static int doc_mode(const char *form)
 	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static int copy_records(const struct command_line *l, const struct daemon_config *c, char **ret_kept, struct error *err)
+{
+	if (strcmp(c->store_driver, "sqlite") != 0)
+		return error_set(err, ERR_INVALID, "the records are in PostgreSQL, whose own tools copy them: pg_dump and pg_restore (docs/operations.md)");
+	auto_free char *path = *c->store_path ? xstrdup(c->store_path) : xasprintf("%s/store.db", c->state_dir);
+	return l->mode == MODE_BACKUP ? store_backup(path, l->file, err) : store_restore(l->file, c->state_dir, path, ret_kept, err);
+}
+
+static int backup_mode(const struct command_line *l)
+{
+	struct error err = ERROR_INIT;
+	struct daemon_config config = { .role = NULL };
+	auto_free char *kept = NULL;
+	int rc = daemon_setup_config(&l->setup, &config, &err);
+	if (rc == 0)
+		rc = copy_records(l, &config, &kept, &err);
+	daemon_config_done(&config);
+	if (rc != 0)
+		return report(&err);
+	fprintf(stderr, "sandboxd: %s %s\n", l->mode == MODE_BACKUP ? "the records are copied to" : "the records are those of", l->file);
+	if (kept)
+		fprintf(stderr, "sandboxd: those that were there are kept as %s\n", kept);
+	return EXIT_SUCCESS;
+}
+
 static int run_mode(const struct command_line *l)
 {
 	struct error err = ERROR_INIT;
 	switch (l->mode) {
 	case MODE_RUN:
 		return daemon_run(&l->setup, &err) == 0 ? EXIT_SUCCESS : report(&err);
+	case MODE_BACKUP:
+	case MODE_RESTORE:
+		return backup_mode(l);
 	case MODE_CHECK:
 	case MODE_PRINT:
 		return config_mode(l);
@@ -177,6 +218,13 @@ int main(int argc, char **argv)
 		return driver_check_main(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "driver-exec") == 0)
 		return driver_exec_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "init") == 0)
+		return first_main(argc - 1, argv + 1);
+	if (argc > 1 && (strcmp(argv[1], "backup") == 0 || strcmp(argv[1], "restore") == 0)) {
+		l.mode = argv[1][0] == 'b' ? MODE_BACKUP : MODE_RESTORE;
+		argc--;
+		argv++;
+	}
 	int status = parse(argc, argv, &l) == 0 ? run_mode(&l) : EXIT_USAGE;
 	free(l.setup.config_path);
 	strv_done(&l.setup.sets);

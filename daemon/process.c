@@ -6,9 +6,13 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define THREAD_STACK (512 * 1024)
@@ -123,4 +127,22 @@ void process_allow_interrupt(void)
 		continue;
 	signal(SIGINT, SIG_DFL);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* One datagram to a path, or to an abstract name where it begins with @. */
+void process_notify(const char *state)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t n = path ? strlen(path) : 0;
+	if (n < 2 || n >= sizeof(a.sun_path))
+		return;
+	memcpy(a.sun_path, path, n);
+	if (*path == '@')
+		a.sun_path[0] = '\0';
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+	close(fd);
 }

@@ -381,6 +381,14 @@ put() {
 	mv -f "$stage/tree/$1" "$prefix/$1"
 }
 
+# systemd looks below /usr/local and /etc; from elsewhere a unit is copied or linked by hand.
+fill_in_units() {
+	for unit in "$stage"/tree/lib/systemd/system/*.service; do
+		[ -f "$unit" ] || continue
+		sed "s|@BINDIR@|$(printf '%s' "$prefix/bin" | sed 's/[|&\\]/\\&/g')|" "$unit" >"$unit.new" && mv -f "$unit.new" "$unit" || die "cannot write below $prefix"
+	done
+}
+
 make_dirs() {
 	while IFS= read -r item; do
 		[ ! -d "$prefix/$item" ] || continue
@@ -516,6 +524,7 @@ do_install() {
 	open_stage
 	download
 	try_programs "$stage/tree"
+	fill_in_units
 	place
 	[ "$skill" -eq 0 ] || give_skill
 	[ "$mcp" -eq 0 ] || register_mcp

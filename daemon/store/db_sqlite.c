@@ -3,6 +3,7 @@
  * p99 than one with a lock, and one connection keeps one statement cache.) Readers hold the mutex too, for microseconds.
  */
 #include "daemon/store/db_driver.h"
+#include "daemon/store/internal.h"
 
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -16,7 +17,6 @@
 #include <unistd.h>
 
 enum {
-	APPLICATION_ID = 0x53425844, /* "SBXD": tells our files from other programs' */
 	BUSY_MS = 5000,
 	WAL_PAGES = 4000,            /* a checkpoint each 16 MiB: it costs a sync, which nobody should wait for often */
 	WAL_KEEP_BYTES = 32 * 1024 * 1024,
@@ -121,12 +121,12 @@ static int claim_file(struct lite *db, struct error *err)
 	if (read_pragma(db, "PRAGMA application_id", &mark, err) != 0 ||
 	    read_pragma(db, "SELECT COUNT(*) FROM sqlite_master", &tables, err) != 0)
 		return -1;
-	if (mark == APPLICATION_ID)
+	if (mark == STORE_APPLICATION_ID)
 		return 0;
 	if (mark != 0 || tables != 0)
 		return error_set(err, ERR_SYSTEM, "%s is a database of another program: set store.path to another file", db->path);
 	char sql[64];
-	snprintf(sql, sizeof(sql), "PRAGMA application_id=%d", APPLICATION_ID);
+	snprintf(sql, sizeof(sql), "PRAGMA application_id=%d", STORE_APPLICATION_ID);
 	return exec(db, sql, err);
 }
 

@@ -4,6 +4,9 @@
 
 #include "daemon/store/store.h"
 
+/* "SBXD", in the head of an SQLite file: tells our files from other programs'. */
+enum { STORE_APPLICATION_ID = 0x53425844 };
+
 enum query {
 #define Q(name, sql) Q_##name,
 #include "daemon/store/queries.def"
@@ -15,6 +18,9 @@ extern const char *const store_queries[QUERY_COUNT];
 
 /* Brings the schema up to date under the writer's lock; *ret_version is what it is now. */
 int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error *err);
+
+/* Takes the state directory (made with mode 0700) for this process; given back when *ret_fd is closed. ERR_CONFLICT names the holder. */
+int store_lock_dir(const char *dir, int *ret_fd, struct error *err);
 
 /* News between daemons on one PostgreSQL: see store_bus.c. */
 struct bus;

@@ -81,7 +81,7 @@ static int open_lock(const char *path, struct error *err)
 }
 
 /* The lock is the descriptor's: it goes with the process, however that ends. The pid is only for the message. */
-static int lock_state(const char *dir, int *ret_fd, struct error *err)
+int store_lock_dir(const char *dir, int *ret_fd, struct error *err)
 {
 	if (io_mkdirs(dir, 0700, err) != 0)
 		return -1;
@@ -165,7 +165,7 @@ int store_open(const struct store_options *options, struct store **ret, struct e
 	pthread_mutex_init(&s->clock_lock, NULL);
 	store_clock_start(&s->clock, boot_us(), clock_wall_us());
 	read_boot_id(s->boot_id, sizeof(s->boot_id));
-	if ((options->state_dir && lock_state(options->state_dir, &s->lock_fd, err) != 0) ||
+	if ((options->state_dir && store_lock_dir(options->state_dir, &s->lock_fd, err) != 0) ||
 	    open_database(s, options, err) != 0) {
 		store_close(s);
 		return -1;

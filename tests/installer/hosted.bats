@@ -42,6 +42,8 @@ release() {
 	printf '#!/bin/sh\necho "sandboxd %s"\n' "$1" >"$t/$s/bin/sandboxd"
 	printf 'bridge %s\n' "$1" >"$t/$n/bin/sandbox-mcp"
 	chmod 755 "$t/$n/bin"/* "$t/$s/bin"/*
+	mkdir -p "$t/$s/lib/systemd/system"
+	echo 'ExecStart=@BINDIR@/sandboxd' >"$t/$s/lib/systemd/system/sandboxd.service"
 	echo "init $1" >"$t/$s/libexec/sandbox/sandbox-init-$1"
 	echo "libc6 (>= 2.34)" >"$t/$s/share/sandbox/server/packages"
 	echo "skill of $1" >"$t/$n/share/sandbox/skill/sandbox-platform/SKILL.md"
@@ -106,6 +108,7 @@ only_tools() {
 		[ "$("$T/x/a b/p/bin/sandbox" --version)" = "sandbox $VERSION" ]
 		[ "$("$T/x/a b/p/bin/sandboxd")" = "sandboxd $VERSION" ]
 		[ -z "$(find "$T/x" -name '.sandbox-setup*')" ]
+		[ "$(cat "$T/x/a b/p/lib/systemd/system/sandboxd.service")" = "ExecStart=$T/x/a b/p/bin/sandboxd" ]
 		# shellcheck disable=SC2086
 		run timeout 60 $s -s -- --prefix "$T/x/a b/p" --uninstall <"$W/www/setup.sh"
 		echo "$s: $output"

@@ -117,6 +117,8 @@ static int config_page(const char *dir, struct error *err)
 
 static const char daemon_text[] =
 	".SH SYNOPSIS\n.B sandboxd\n[\\-\\-config FILE] [\\-\\-set SECTION.KEY=VALUE]... [\\-\\-ready\\-fd N]\n.br\n"
+	".B sandboxd init\n[\\-\\-config FILE] [\\-\\-listen ADDRESS:PORT] [\\-\\-name NAME]... [\\-\\-tls] [\\-\\-database URL] [\\-\\-profile PROFILE] [\\-\\-force]\n.br\n"
+	".B sandboxd backup\n| restore [\\-\\-config FILE] [\\-\\-set SECTION.KEY=VALUE]... FILE\n.br\n"
 	".B sandboxd\n\\-\\-check\\-config | \\-\\-print\\-config | \\-\\-version | \\-\\-help\n.SH DESCRIPTION\n";
 
 static const char daemon_about[] =
@@ -127,7 +129,11 @@ static const char daemon_about[] =
 	"in a tenant of their own name. TCP, when configured, is loopback and always wants a token.\n"
 	"\n"
 	"Sandboxes and the commands in them survive a restart. Every state change is on disk before it is made; a daemon that was killed at any "
-	"instant cleans up or takes over what it finds when it starts again.";
+	"instant cleans up or takes over what it finds when it starts again.\n"
+	"\n"
+	"sandboxd init writes a first configuration with the secrets it names, readable by its owner alone, and says what comes next; it replaces "
+	"nothing unless told to. sandboxd backup copies the records of an SQLite store into a new file, also while a daemon runs; sandboxd restore puts "
+	"such a file in the store's place while none runs, and keeps what was there.";
 
 static const char *const daemon_options[][2] = {
 	{ "--config FILE", "read this file instead of the usual one" },

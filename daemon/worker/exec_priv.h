@@ -73,6 +73,7 @@ struct exec {
 	struct spool *spool; /* NULL until there is something to keep */
 	bool eof[SPOOL_CHANNELS];
 	uint64_t acked[SPOOL_CHANNELS]; /* what init may forget */
+	uint64_t asked[SPOOL_CHANNELS]; /* where the last RESUME asked output to go on */
 	struct stdin_pipe in;
 	uint64_t signals;	/* not yet sent, bit n: signal n */
 	uint16_t rows, cols;	/* not yet sent, 0: none */

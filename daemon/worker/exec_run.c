@@ -406,15 +406,17 @@ static int take_output_offsets(struct exec *x, const struct tlv *fields)
 	static const enum mux_field names[SPOOL_CHANNELS] = { MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
 
 	for (unsigned ch = 0; ch < SPOOL_CHANNELS && x->resuming; ch++) {
-		uint64_t offset = tlv_u64(fields, names[ch], x->acked[ch]);
+		uint64_t offset = tlv_u64(fields, names[ch], x->asked[ch]);
 
-		if (offset < x->acked[ch])
+		/* A reader may have acknowledged more since the question: what comes twice is dropped. */
+		if (offset < x->asked[ch])
 			return -1;
 		if (offset > exec_total(x, ch)) {
 			spool_skip(exec_spool(x), (enum spool_channel)ch, offset);
 			log_warn("exec", "output is not whole operation=%s", x->key.text);
 		}
-		x->acked[ch] = offset;
+		if (offset > x->acked[ch])
+			x->acked[ch] = offset;
 		mux_rebase_recv(x->init.m, x->init.id, ch + MUX_STDOUT, offset);
 	}
 	return 0;
@@ -490,8 +492,8 @@ static void resume_fields(const struct exec *x, struct tlv *t)
 {
 	tlv_add_u64(t, MUX_F_KIND, MUX_KIND_RESUME);
 	tlv_add_str(t, MUX_F_OPERATION, x->key.text);
-	tlv_add_u64(t, MUX_F_OFFSET_OUT, x->acked[SPOOL_OUT]);
-	tlv_add_u64(t, MUX_F_OFFSET_ERR, x->acked[SPOOL_ERR]);
+	tlv_add_u64(t, MUX_F_OFFSET_OUT, x->asked[SPOOL_OUT]);
+	tlv_add_u64(t, MUX_F_OFFSET_ERR, x->asked[SPOOL_ERR]);
 }
 
 void exec_dial(struct exec *x)
@@ -507,6 +509,7 @@ void exec_dial(struct exec *x)
 		return;
 	}
 	x->resuming = x->delivered;
+	memcpy(x->asked, x->acked, sizeof(x->asked));
 	if (x->resuming)
 		resume_fields(x, &resume);
 	id = mux_open(m, x->resuming ? &resume : &x->open, LIMIT_MUX_WINDOW, &err);
@@ -517,7 +520,7 @@ void exec_dial(struct exec *x)
 	}
 	stream_bind(&x->init, &init_ops, m, id);
 	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++)
-		mux_rebase_recv(m, id, ch + MUX_STDOUT, x->acked[ch]);
+		mux_rebase_recv(m, id, ch + MUX_STDOUT, x->asked[ch]);
 	x->state = EXEC_OPENING;
 	x->delivered = true;
 	tlv_done(&x->open);

@@ -278,6 +278,39 @@ static void a_restart_of_the_daemon_goes_unnoticed(void **state)
 	operation_done(&o);
 }
 
+/* Init is quicker than the client, which has more than the daemon knew when it asked init. */
+static void a_client_ahead_of_the_question_is_no_loss(void **state)
+{
+	struct world *w = *state;
+	uint32_t id = client_exec(w, 0), nobody;
+	struct flow_seen *c = flow_of(&w->client, id), *f = in_accept(w, 0);
+	auto_free char *op = accepted_operation(w, id);
+	uint64_t sent = 0, total = 700000, have = 600000;
+
+	c->count = true;
+	in_send(w, f->id, CH_OUT, &sent, have);
+	wait_for(w, c->got[CH_OUT] == have);
+	restart(w);
+	in_dial(w);
+	wait_for(w, w->in.n > 0);
+	assert_true(open_u64(&w->in.flows[0], MUX_F_OFFSET_OUT) < have);
+	client_connect(w);
+	id = client_resume(w, op, have, 0);
+	nobody = client_resume(w, id_new().text, 0, 0);
+	wait_for(w, flow_of(&w->client, nobody)->closed); /* so the one before it has been taken too */
+	c = flow_of(&w->client, id);
+	c->count = true;
+	f = in_take_up(w, 0, 0);
+	wait_for(w, c->accepted || c->closed);
+	assert_false(c->closed);
+	sent = open_u64(f, MUX_F_OFFSET_OUT);
+	in_send(w, f->id, CH_OUT, &sent, total);
+	in_exit(w, f->id, 6, total, 0);
+	wait_for(w, c->closed);
+	assert_int_equal(c->got[CH_OUT], total - have);
+	assert_int_equal(close_u64(c, MUX_F_EXIT_CODE), 6);
+}
+
 static void after_a_restart_an_unknown_command_is_lost(void **state)
 {
 	struct world *w = *state;
@@ -451,6 +484,7 @@ int main(void)
 		T(a_broken_link_is_resumed),
 		T(many_breaks_lose_nothing),
 		T(a_restart_of_the_daemon_goes_unnoticed),
+		T(a_client_ahead_of_the_question_is_no_loss),
 		T(after_a_restart_an_unknown_command_is_lost),
 		T(a_detached_command_survives_a_restart_alone),
 		T(a_detached_command_stays_detached_without_its_spool),

@@ -61,6 +61,7 @@ struct server {
 	uint64_t moved;
 	pthread_t thread;
 	bool running;
+	bool again; /* there is room for what had none */
 };
 
 static unsigned char pattern(uint64_t offset)
@@ -226,8 +227,15 @@ static void work(struct server *s)
 	}
 }
 
+static void on_writable(void *ctx, struct mux *m)
+{
+	struct server *s = ctx;
+	(void)m;
+	s->again = true;
+}
+
 static const struct mux_handler server_handler = {
-	.opened = on_opened, .data = on_data, .eof = on_eof, .control = on_control,
+	.opened = on_opened, .data = on_data, .eof = on_eof, .control = on_control, .writable = on_writable,
 };
 
 static void *serve(void *ctx)
@@ -239,13 +247,13 @@ static void *serve(void *ctx)
 	mux_hello(s->m, NULL);
 	for (;;) {
 		struct pollfd p = { .fd = s->fd, .events = (short)(POLLIN | (mux_want_write(s->m) ? POLLOUT : 0)) };
-		poll(&p, 1, -1);
+		poll(&p, 1, s->again ? 0 : -1);
+		s->again = false;
 		ssize_t n = read(s->fd, in, sizeof(in));
 		if (n == 0 || (n < 0 && errno != EAGAIN) || s->how == GONE)
 			break;
 		if (n > 0 && mux_feed(s->m, in, (size_t)n, NULL) != 0)
 			break;
-		/* Flushed first: what was full has room again, and nobody would say so later. */
 		if (mux_flush(s->m) != 0)
 			break;
 		work(s);

@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete forward ssh ssh-config ps top operation events context use config login logout auth gc image token quota audit daemon doctor api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token quota audit daemon doctor api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -56,6 +56,8 @@ _sandbox_options() {
 	'image pull') echo '' ;;
 	'image import') echo '' ;;
 	'image remove') echo '' ;;
+	'pool') echo '' ;;
+	'pool list') echo '' ;;
 	'token') echo '' ;;
 	'token create') echo ' --role --for --expires' ;;
 	'token list') echo '' ;;
@@ -255,6 +257,8 @@ _sandbox_what() {
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
 	'image remove') echo 'image*' ;;
+	'pool') echo 'sub' ;;
+	'pool list') echo '' ;;
 	'token') echo 'sub' ;;
 	'token create') echo 'none' ;;
 	'token list') echo '' ;;
@@ -289,6 +293,7 @@ _sandbox_subs() {
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
+	'pool') echo 'list' ;;
 	'token') echo 'create list revoke' ;;
 	'quota') echo 'show set' ;;
 	'daemon') echo 'start stop status logs' ;;

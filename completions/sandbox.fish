@@ -246,6 +246,8 @@ complete -c sandbox -n '__fish_seen_subcommand_from image; and __fish_seen_subco
 complete -c sandbox -n '__fish_seen_subcommand_from image; and __fish_seen_subcommand_from import; and __sandbox_at 3' -f -a '(__sandbox_ask image)'
 complete -c sandbox -n '__fish_seen_subcommand_from image images; and not __fish_seen_subcommand_from list pull import remove' -a remove -d 'remove images'
 complete -c sandbox -n '__fish_seen_subcommand_from image; and __fish_seen_subcommand_from remove rm; and __sandbox_from 2' -f -a '(__sandbox_ask image)'
+complete -c sandbox -n '__sandbox_at 0' -a pool -d 'show sandboxes that are started ahead of requests'
+complete -c sandbox -n '__fish_seen_subcommand_from pool; and not __fish_seen_subcommand_from list' -a list -d 'list warm pools and what is ready in them'
 complete -c sandbox -n '__sandbox_at 0' -a token -d 'make, list and revoke tokens for remote use'
 complete -c sandbox -n '__fish_seen_subcommand_from token; and not __fish_seen_subcommand_from create list revoke' -a create -d 'make a token and print its secret, once'
 complete -c sandbox -n '__fish_seen_subcommand_from token; and __fish_seen_subcommand_from create' -l role -x -a 'viewer operator admin' -d 'what it may do (default operator)'

@@ -2,6 +2,7 @@
 #include "daemon/config_priv.h"
 
 #include "shared/base/io.h"
+#include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
@@ -28,7 +29,8 @@ struct row {
 	const char *help;
 };
 
-#define FIELD(f) offsetof(struct daemon_config, f)
+#define FIELD(f) offsetof(OF, f)
+#define OF struct daemon_config
 #define CONFIG_STR(s, k, f, def, r, h) { .section = s, .key = k, .type = TYPE_STR, .offset = FIELD(f), .text = def, .reload = r, .help = h },
 #define CONFIG_BOOL(s, k, f, def, r, h) { .section = s, .key = k, .type = TYPE_BOOL, .offset = FIELD(f), .value = def, .reload = r, .help = h },
 #define NUMBER(t, s, k, f, def, lo, hi, r, h) \
@@ -41,31 +43,38 @@ struct row {
 static const struct row rows[] = {
 #include "daemon/config.def"
 };
+#undef OF
+#define OF struct pool_config
+static const struct row pool_rows[] = {
+#include "daemon/pool.def"
+};
+#undef OF
 
-static char **str_at(const struct daemon_config *c, const struct row *r)
+/* A field of what the row's table is of. */
+static char **str_at(const void *c, const struct row *r)
 {
 	return (char **)(void *)((char *)(uintptr_t)c + r->offset);
 }
 
-static int64_t *int_at(const struct daemon_config *c, const struct row *r)
+static int64_t *int_at(const void *c, const struct row *r)
 {
 	return (int64_t *)(void *)((char *)(uintptr_t)c + r->offset);
 }
 
-static bool *bool_at(const struct daemon_config *c, const struct row *r)
+static bool *bool_at(const void *c, const struct row *r)
 {
 	return (bool *)(void *)((char *)(uintptr_t)c + r->offset);
 }
 
-static double *real_at(const struct daemon_config *c, const struct row *r)
+static double *real_at(const void *c, const struct row *r)
 {
 	return (double *)(void *)((char *)(uintptr_t)c + r->offset);
 }
 
-void daemon_config_init(struct daemon_config *c)
+static void init_fields(void *c, const struct row *table, size_t n)
 {
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const struct row *r = &rows[i];
+	for (size_t i = 0; i < n; i++) {
+		const struct row *r = &table[i];
 		switch (r->type) {
 		case TYPE_STR:
 			*str_at(c, r) = xstrdup(r->text);
@@ -85,14 +94,37 @@ void daemon_config_init(struct daemon_config *c)
 	}
 }
 
-void daemon_config_done(struct daemon_config *c)
+static void free_fields(void *c, const struct row *table, size_t n)
 {
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		if (rows[i].type == TYPE_STR) {
-			free(*str_at(c, &rows[i]));
-			*str_at(c, &rows[i]) = NULL;
+	for (size_t i = 0; i < n; i++) {
+		if (table[i].type == TYPE_STR) {
+			free(*str_at(c, &table[i]));
+			*str_at(c, &table[i]) = NULL;
 		}
 	}
+}
+
+void daemon_config_init(struct daemon_config *c)
+{
+	init_fields(c, rows, ARRAY_LEN(rows));
+	c->pools = NULL;
+	c->n_pools = 0;
+}
+
+void daemon_config_done(struct daemon_config *c)
+{
+	free_fields(c, rows, ARRAY_LEN(rows));
+	config_pools_done(c);
+}
+
+void pool_config_init(struct pool_config *p)
+{
+	init_fields(p, pool_rows, ARRAY_LEN(pool_rows));
+}
+
+void pool_config_done(struct pool_config *p)
+{
+	free_fields(p, pool_rows, ARRAY_LEN(pool_rows));
 }
 
 static int parse_real(const char *what, const char *text, double min, double max, double *ret, struct error *err)
@@ -108,26 +140,47 @@ static int parse_real(const char *what, const char *text, double min, double max
 	return 0;
 }
 
-static int set_value(struct daemon_config *c, const struct row *r, const char *text, struct error *err)
+/* Where a key of a section belongs. */
+struct place {
+	const char *section;   /* as written */
+	const struct row *row;
+	void *base;            /* the daemon_config or pool_config that the row is of */
+	size_t index;          /* of the key among all that a file can set */
+};
+
+static int set_str(struct daemon_config *c, const struct place *at, const char *what, const char *text, struct error *err)
+{
+	if (!utf8_valid(text, strlen(text)))
+		return error_set(err, ERR_INVALID, "%s: the value is not valid UTF-8", what);
+	char **field = str_at(at->base, at->row);
+	if (at->base == c) {
+		daemon_config_set_str(c, field, text);
+	} else {
+		free(*field);
+		*field = xstrdup(text);
+	}
+	return 0;
+}
+
+static int set_value(struct daemon_config *c, const struct place *at, const char *text, struct error *err)
 {
 	char what[96];
-	snprintf(what, sizeof(what), "%s.%s", r->section, r->key);
+	const struct row *r = at->row;
+	void *base = at->base;
+	snprintf(what, sizeof(what), "%s.%s", at->section, r->key);
 	switch (r->type) {
 	case TYPE_STR:
-		if (!utf8_valid(text, strlen(text)))
-			return error_set(err, ERR_INVALID, "%s: the value is not valid UTF-8", what);
-		daemon_config_set_str(c, str_at(c, r), text);
-		return 0;
+		return set_str(c, at, what, text, err);
 	case TYPE_INT:
-		return parse_i64(what, text, r->min, r->max, int_at(c, r), err);
+		return parse_i64(what, text, r->min, r->max, int_at(base, r), err);
 	case TYPE_BOOL:
-		return parse_bool(what, text, bool_at(c, r), err);
+		return parse_bool(what, text, bool_at(base, r), err);
 	case TYPE_DURATION:
-		return parse_duration_ms(what, text, r->min, r->max, int_at(c, r), err);
+		return parse_duration_ms(what, text, r->min, r->max, int_at(base, r), err);
 	case TYPE_SIZE:
-		return parse_size(what, text, r->min, r->max, int_at(c, r), err);
+		return parse_size(what, text, r->min, r->max, int_at(base, r), err);
 	case TYPE_REAL:
-		return parse_real(what, text, r->real_min, r->real_max, real_at(c, r), err);
+		return parse_real(what, text, r->real_min, r->real_max, real_at(base, r), err);
 	}
 	return -1;
 }
@@ -137,7 +190,7 @@ static bool section_known(const char *section)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (strcmp(rows[i].section, section) == 0)
 			return true;
-	return false;
+	return config_pool_is_section(section);
 }
 
 static int section_unknown(const char *section, struct error *err)
@@ -146,19 +199,36 @@ static int section_unknown(const char *section, struct error *err)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (i == 0 || strcmp(rows[i].section, rows[i - 1].section) != 0)
 			buf_addf(&known, "%s%s", i ? ", " : "", rows[i].section);
-	return error_set(err, ERR_INVALID, "unknown section [%.64s] (there are: %s)", section, buf_str(&known));
+	return error_set(err, ERR_INVALID, "unknown section [%.64s] (there are: %s, pool NAME)", section, buf_str(&known));
 }
 
-static const struct row *find_row(const char *section, const char *key, struct error *err)
+static int find_pool_key(struct daemon_config *c, const char *section, const char *key, struct place *ret, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (strcmp(rows[i].section, section) == 0 && strcmp(rows[i].key, key) == 0)
-			return &rows[i];
+	for (size_t i = 0; i < ARRAY_LEN(pool_rows); i++) {
+		if (strcmp(pool_rows[i].key, key) != 0)
+			continue;
+		struct pool_config *p = config_pool_section(c, section, err);
+		if (!p)
+			return -1;
+		*ret = (struct place){ section, &pool_rows[i], p, ARRAY_LEN(rows) + (size_t)(p - c->pools) * ARRAY_LEN(pool_rows) + i };
+		return 0;
+	}
+	return error_set(err, ERR_INVALID, "unknown key '%.64s' in section [%.64s]", key, section);
+}
+
+static int find_key(struct daemon_config *c, const char *section, const char *key, struct place *ret, struct error *err)
+{
+	if (config_pool_is_section(section))
+		return find_pool_key(c, section, key, ret, err);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		if (strcmp(rows[i].section, section) == 0 && strcmp(rows[i].key, key) == 0) {
+			*ret = (struct place){ section, &rows[i], c, i };
+			return 0;
+		}
+	}
 	if (!section_known(section))
-		section_unknown(section, err);
-	else
-		error_set(err, ERR_INVALID, "unknown key '%.64s' in section [%s]", key, section);
-	return NULL;
+		return section_unknown(section, err);
+	return error_set(err, ERR_INVALID, "unknown key '%.64s' in section [%s]", key, section);
 }
 
 /* One file being read: inih gives handlers no line numbers, so the line source counts them. */
@@ -167,7 +237,7 @@ struct reading {
 	const char *p, *end;
 	int line;
 	int failed_line; /* 0: none */
-	int seen[ARRAY_LEN(rows)]; /* line that set the key */
+	int seen[ARRAY_LEN(rows) + LIMIT_POOLS_MAX * ARRAY_LEN(pool_rows)]; /* line that set the key */
 	struct error err;
 };
 
@@ -184,10 +254,12 @@ static void check_section(struct reading *f, const char *line)
 	if (n == 0 || line[n] != ']' || f->failed_line)
 		return;
 	auto_free char *section = xstrndup(line + 1, n - 1);
-	if (!section_known(section)) {
+	bool known = section_known(section);
+	if (!known)
 		section_unknown(section, &f->err);
+	/* A pool may have nothing but defaults. */
+	if (!known || (config_pool_is_section(section) && !config_pool_section(f->config, section, &f->err)))
 		fail_here(f);
-	}
 }
 
 /* An fgets over the content in memory. Indentation is dropped: inih would take an indented line for more of the value above. */
@@ -217,15 +289,16 @@ static int handle_key(void *user, const char *section, const char *key, const ch
 	struct reading *f = user;
 	if (f->failed_line)
 		return 0;
-	const struct row *r = NULL;
+	struct place at = { .row = NULL };
+	int rc = -1;
 	if (!*section)
 		error_set(&f->err, ERR_INVALID, "the key '%.64s' stands before any [section]", key);
 	else
-		r = find_row(section, key, &f->err);
-	int *seen = r ? &f->seen[r - rows] : NULL;
+		rc = find_key(f->config, section, key, &at, &f->err);
+	int *seen = rc == 0 ? &f->seen[at.index] : NULL;
 	if (seen && *seen) {
 		error_set(&f->err, ERR_INVALID, "%s.%s was already set in line %d", section, key, *seen);
-	} else if (seen && set_value(f->config, r, value, &f->err) == 0) {
+	} else if (seen && set_value(f->config, &at, value, &f->err) == 0) {
 		*seen = f->line;
 		return 1;
 	}
@@ -259,11 +332,11 @@ int daemon_config_set(struct daemon_config *c, const char *assignment, struct er
 		return error_set(err, ERR_INVALID, "'%.100s' is not section.key=value", assignment);
 	auto_free char *section = xstrndup(assignment, (size_t)(dot - assignment));
 	auto_free char *key = xstrndup(dot + 1, (size_t)(equals - dot - 1));
-	const struct row *r = find_row(section, key, err);
-	return r ? set_value(c, r, equals + 1, err) : -1;
+	struct place at;
+	return find_key(c, section, key, &at, err) == 0 ? set_value(c, &at, equals + 1, err) : -1;
 }
 
-static bool same_value(const struct daemon_config *a, const struct daemon_config *b, const struct row *r)
+static bool same_value(const void *a, const void *b, const struct row *r)
 {
 	switch (r->type) {
 	case TYPE_STR:
@@ -278,6 +351,14 @@ static bool same_value(const struct daemon_config *a, const struct daemon_config
 		break;
 	}
 	return *int_at(a, r) == *int_at(b, r);
+}
+
+bool pool_config_same(const struct pool_config *a, const struct pool_config *b)
+{
+	bool same = strcmp(a->name, b->name) == 0;
+	for (size_t i = 0; same && i < ARRAY_LEN(pool_rows); i++)
+		same = same_value(a, b, &pool_rows[i]);
+	return same;
 }
 
 /* Other threads may still hold a replaced string: it is kept, not freed. Reloads are rare and their number of changes small. */
@@ -322,9 +403,10 @@ void daemon_config_reload(struct daemon_config *c, const struct daemon_config *f
 			log_warn("config", "%s.%s changed: it takes effect at the next start", r->section, r->key);
 		}
 	}
+	config_pools_reload(c, fresh);
 }
 
-static void print_value(const struct daemon_config *c, const struct row *r, struct buf *out)
+static void print_value(const void *c, const struct row *r, struct buf *out)
 {
 	char text[32];
 	switch (r->type) {
@@ -349,12 +431,18 @@ static void print_value(const struct daemon_config *c, const struct row *r, stru
 	}
 }
 
+static void print_row(const void *c, const char *section, const char *name, const struct row *r, struct buf *out)
+{
+	buf_addf(out, "%s%s.%s = ", section, name, r->key);
+	print_value(c, r, out);
+	buf_addf(out, "  # %s\n", r->help);
+}
+
 void daemon_config_print(const struct daemon_config *c, struct buf *out)
 {
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const struct row *r = &rows[i];
-		buf_addf(out, "%s.%s = ", r->section, r->key);
-		print_value(c, r, out);
-		buf_addf(out, "  # %s\n", r->help);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		print_row(c, rows[i].section, "", &rows[i], out);
+	for (size_t p = 0; p < c->n_pools; p++)
+		for (size_t i = 0; i < ARRAY_LEN(pool_rows); i++)
+			print_row(&c->pools[p], "pool ", c->pools[p].name, &pool_rows[i], out);
 }

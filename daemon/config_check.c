@@ -250,5 +250,5 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
 	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
 		return -1;
-	return check_registries(c->allowed_registries, err) != 0 ? -1 : check_worker(c, err);
+	return check_registries(c->allowed_registries, err) != 0 || config_pools_check(c, err) != 0 ? -1 : check_worker(c, err);
 }

@@ -94,6 +94,35 @@ static struct check_row check_socket(const struct api *a)
 	return row("api", "ok", "", "%s and %s (token in %s/api-token)", c->socket, c->listen, c->state_dir);
 }
 
+struct pool_rows {
+	struct check_row *rows;
+	size_t n, max;
+};
+
+static void check_pool(void *ctx, const struct pool_view *v)
+{
+	struct pool_rows *all = ctx;
+	char part[sizeof(all->rows->part)];
+	if (all->n == all->max)
+		return;
+	snprintf(part, sizeof(part), "pool %.25s", v->name);
+	if (v->why)
+		all->rows[all->n++] = row(part, "warn", "make room or mend what it says, or set a smaller size for the pool", "%zu of %zu ready: %.400s", v->ready,
+					  v->size, v->why);
+	else
+		all->rows[all->n++] = row(part, "ok", "", "%zu of %zu ready, %zu starting, %llu creates served", v->ready, v->size, v->starting,
+					  (unsigned long long)v->claims);
+}
+
+static size_t check_pools(struct controller *c, struct check_row *rows, size_t max)
+{
+	struct pool_rows all = { .rows = rows, .max = max };
+	struct error err = ERROR_INIT;
+	if (controller_pools(c, check_pool, &all, &err) != 0 && all.n < max)
+		rows[all.n++] = row("pools", "fail", "see the store's row", "%s", err.message);
+	return all.n;
+}
+
 /* With several nodes each part says whose it is. */
 static size_t check_nodes(struct node_ports *all, struct check_row *rows, size_t max)
 {
@@ -140,6 +169,7 @@ static int doctor_job(struct request *r, struct answer *a, struct error *err)
 	rows[n++] = check_socket(r->api);
 	rows[n++] = check_store(controller_store(r->api->o.controller));
 	rows[n++] = check_policy(r->api);
+	n += check_pools(r->api->o.controller, rows + n, CHECKS_MAX - n);
 	n += check_nodes(r->api->o.nodes, rows + n, CHECKS_MAX - n);
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "status", worst(rows, n));

@@ -5,7 +5,8 @@
 
 bool access_visible(const struct caller *who, const char *tenant)
 {
-	return who->all_tenants || strcmp(who->tenant, tenant) == 0;
+	/* What waits in a pool is of no tenant, and nobody's to see. */
+	return tenant[0] && (who->all_tenants || strcmp(who->tenant, tenant) == 0);
 }
 
 const char *access_filter(const struct caller *who)

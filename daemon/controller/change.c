@@ -129,8 +129,11 @@ void change_wake(struct change *ch, int64_t at_us)
 		ch->wake_us = at_us;
 }
 
+/* What waits in a pool has no events: nobody could know what they are about. */
 static void add_event(struct change *ch, const struct event *from)
 {
+	if (!from->tenant[0])
+		return;
 	ch->events = xrealloc(ch->events, ch->n_events + 1, sizeof(*ch->events));
 	struct change_event *e = &ch->events[ch->n_events++];
 	*e = (struct change_event){ .sandbox = *from->sandbox, .detail = xstrdup0(from->detail), .actor = xstrdup0(from->actor) };
@@ -230,6 +233,7 @@ int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct s
 		ch->given = xrealloc(ch->given, ch->n_given + 1, sizeof(*ch->given));
 		ch->given[ch->n_given++] = r;
 	}
-	change_wake(ch, ch->now + controller_settings(ch->c).retention_ms * 1000);
+	/* One of a pool is to be replaced now; its retention begins. */
+	change_wake(ch, h->tenant[0] ? ch->now + controller_settings(ch->c).retention_ms * 1000 : ch->now);
 	return rc < 0 ? -1 : 0;
 }

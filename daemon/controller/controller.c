@@ -46,6 +46,8 @@ void controller_reload(struct controller *c, const struct daemon_config *config)
 	pthread_mutex_lock(&c->settings_lock);
 	c->settings = s;
 	pthread_mutex_unlock(&c->settings_lock);
+	pools_set(c, config);
+	hooks_wake(c->hooks, store_now(c->store));
 }
 
 /* Commands that were running when the machine went down: nothing of them is left, and their records may be older than they. */
@@ -123,6 +125,8 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	c->hooks = hooks_new();
 	c->metrics = metrics_new();
 	c->queue = queue_new();
+	c->pools = pools_new();
+	pools_set(c, config);
 	pthread_mutex_init(&c->doubts_lock, NULL);
 	/* In a shared store other machines have commands of other boots: each node's end when its worker comes back. */
 	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, err) != 0) || store_listen(store, on_news, c, err) != 0) {
@@ -141,6 +145,7 @@ void controller_free(struct controller *c)
 	free(c->doubts);
 	pthread_mutex_destroy(&c->doubts_lock);
 	queue_free(c->queue);
+	pools_free(c->pools);
 	metrics_free(c->metrics);
 	watches_free(c->watches);
 	hooks_free(c->hooks);

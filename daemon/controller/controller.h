@@ -69,6 +69,21 @@ int controller_create_wait(struct controller *c, const struct create_waiter *fro
  * the same tenant, key and spec takes it. ret NULL: given up. Neither hook runs after this. take_w may be NULL. */
 int controller_create_end(struct controller *c, struct create_wait *take_w, struct create_result *ret, struct error *err);
 
+/* --- warm pools --- */
+
+struct pool_view {
+	const char *name;
+	const struct spec *spec;
+	enum tier tier;         /* what policy makes of it */
+	size_t size, ready, starting;
+	int64_t max_age_ms;
+	uint64_t claims, misses; /* since this daemon started, here */
+	const char *why;        /* why it is not full; NULL: it is, or will be */
+};
+typedef void (*pool_view_fn)(void *ctx, const struct pool_view *v);
+/* Calls fn for each configured pool, in the order of the configuration. */
+int controller_pools(struct controller *c, pool_view_fn fn, void *ctx, struct error *err);
+
 /* ref: id, exact name, unique prefix or suffix (≥ 4 digits) of an id, among what the caller may see; live first.
  * ERR_NOT_FOUND; ERR_CONFLICT when ambiguous (the message lists candidates). */
 int controller_resolve(struct controller *c, const struct caller *who, const char *ref, struct sandbox *ret, struct error *err);

@@ -105,8 +105,7 @@ static int check_quota(struct change *ch, const struct spec *s, struct decision 
 	return -1;
 }
 
-/* Decides and takes the slot. 0, or -1 with ERR_NO_CAPACITY when nothing fits. */
-static int reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err)
+int create_reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err)
 {
 	if (nodes_follow(ch->c, ch->tx, err) != 0)
 		return -1;
@@ -148,24 +147,26 @@ static void fill_sandbox(struct sandbox *s, const struct asked *a, const struct 
 	cJSON_Delete(decision);
 }
 
-static int write_rows(struct change *ch, struct asked *a, const struct sandbox *s, struct error *err)
+/* warm: the row is there, and so may be what it stands for; a worker that does not find it ready begins anew. */
+static int write_rows(struct change *ch, struct asked *a, const struct sandbox *s, bool warm, struct error *err)
 {
 	struct sandbox_head h = { .id = s->id, .node = s->node_id, .state = s->state, .expires_us = s->expires_us };
 	snprintf(h.tenant, sizeof(h.tenant), "%s", s->spec.tenant);
 	a->key.sandbox = s->id;
 	a->key.operation = id_new();
-	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING, .actor = a->who->who };
-	if (store_sandbox_insert(ch->tx, s, err) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0)
+	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING, .attempts = warm, .actor = a->who->who };
+	if ((warm ? store_warm_claim(ch->tx, s, err) : store_sandbox_insert(ch->tx, s, err)) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
 	change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who);
 	return a->key.key ? store_key_add(ch->tx, &a->key, ch->now, err) : 0;
 }
 
-static void fill_reservation(struct reservation *r, const struct spec *s, const struct id *sandbox)
+static int reserve(struct change *ch, const struct asked *a, struct reservation *r, struct create_result *ret, struct error *err)
 {
-	r->sandbox = *sandbox;
-	r->resources = s->resources;
-	strv_copy(&r->anti_affinity, &s->placement.anti_affinity_keys);
+	ret->sandbox.id = r->sandbox = id_new();
+	r->resources = a->spec.resources;
+	strv_copy(&r->anti_affinity, &a->spec.placement.anti_affinity_keys);
+	return create_reserve(ch, &a->spec, &ret->decision, r, err);
 }
 
 static int commit_create(struct change *ch, struct asked *a, struct reservation *r, struct create_result *ret, struct error *err)
@@ -174,12 +175,13 @@ static int commit_create(struct change *ch, struct asked *a, struct reservation 
 	if (seen != 0)
 		return seen < 0 ? -1 : 0;
 	struct sandbox *s = &ret->sandbox;
-	s->id = id_new();
-	fill_reservation(r, &a->spec, &s->id);
-	if (check_name(ch, &a->spec, err) != 0 || check_quota(ch, &a->spec, &ret->decision, err) != 0 || reserve(ch, &a->spec, &ret->decision, r, err) != 0)
+	if (check_name(ch, &a->spec, err) != 0 || check_quota(ch, &a->spec, &ret->decision, err) != 0)
+		return -1;
+	int warm = pools_claim(ch, &a->spec, &s->id, &ret->decision, err);
+	if (warm < 0 || (!warm && reserve(ch, a, r, ret, err) != 0))
 		return -1;
 	fill_sandbox(s, a, &ret->decision, ch);
-	if (write_rows(ch, a, s, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
+	if (write_rows(ch, a, s, warm, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
 		return -1;
 	change_work(ch, &s->node_id);
 	change_wake(ch, s->expires_us);

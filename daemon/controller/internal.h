@@ -38,6 +38,7 @@ struct watches;
 struct hooks;
 struct metrics;
 struct queue;
+struct pools;
 
 /* An operation whose begin was being committed when the store's connection was lost: nobody knows whether it was. */
 struct doubt {
@@ -54,6 +55,7 @@ struct controller {
 	struct hooks *hooks;
 	struct metrics *metrics;
 	struct queue *queue;
+	struct pools *pools;
 	pthread_mutex_t doubts_lock;
 	struct doubt *doubts;
 	size_t n_doubts;
@@ -127,6 +129,8 @@ int access_tenant(const struct caller *who, const char *asked, const char **ret,
 int create_now(struct controller *c, const struct caller *who, const struct spec *spec, const char *key, struct create_result *ret,
 	       struct error *err);
 uint64_t spec_hash(const struct spec *s);
+/* Decides and takes a place. ERR_NO_CAPACITY when there is none: d says why. */
+int create_reserve(struct change *ch, const struct spec *s, struct decision *d, struct reservation *r, struct error *err);
 
 struct queue *queue_new(void);
 void queue_free(struct queue *q);
@@ -137,6 +141,17 @@ int queue_create(struct controller *c, const struct caller *who, const struct sp
 		 struct error *err);
 /* Tries those that wait; lowers *next_us to when they want to be tried again. */
 void queue_serve(struct controller *c, int64_t *next_us);
+
+/* --- pool.c, pool_keep.c --- */
+
+struct pools *pools_new(void);
+void pools_free(struct pools *p);
+void pools_set(struct controller *c, const struct daemon_config *config);
+/* A sandbox that waits and equals what is asked (d was assessed). 1: *ret is its id, d says placed; 0: none. */
+int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct decision *d, struct error *err);
+/* Starts and ends what the configuration wants; lowers *next_us to when to look again. */
+int pools_keep(struct controller *c, int64_t *next_us, struct error *err);
+void pools_metrics(struct controller *c, struct buf *out);
 
 /* --- audit.c --- */
 
@@ -166,6 +181,8 @@ void nodes_metrics(struct controller *c, struct buf *out);
 /* Fills the decision; take (may be NULL) gets node and is taken in memory when placed. */
 void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *take);
 void nodes_give(struct controller *c, const struct reservation *r);
+/* Whether the request could be placed on this node if one such sandbox less were there; then d says that it is, from this pool. */
+bool nodes_claim(struct controller *c, const struct spec *spec, const struct id *node, const char *pool, struct decision *d);
 /* Reads again what is taken, and what nodes of other controllers report: they place there too. */
 int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err);
 /* The same in a shared store, when the last time is some while ago. */

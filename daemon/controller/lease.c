@@ -98,6 +98,8 @@ static int created_too_late(struct change *ch, struct op_head *op, const struct 
 
 static int complete_create(struct change *ch, struct op_head *op, struct sandbox_head *h, const struct completion *done, struct error *err)
 {
+	if (!h->tenant[0])
+		change_wake(ch, ch->now); /* of a pool: the next one may be started */
 	if (h->state != SANDBOX_CREATING)
 		return created_too_late(ch, op, h, err);
 	if (done->success) {

@@ -53,6 +53,8 @@ static int64_t made_us(const struct id *id)
 
 void change_measure(struct change *ch, const struct op_head *op, bool queued, const struct op_change *to)
 {
+	if (!op->tenant[0]) /* nobody waited for it */
+		return;
 	ch->measures = xrealloc(ch->measures, ch->n_measures + 1, sizeof(*ch->measures));
 	ch->measures[ch->n_measures++] = (struct measure){
 		.kind = op->kind, .queued = queued, .succeeded = to && to->to == OP_SUCCEEDED,
@@ -149,5 +151,6 @@ void controller_metrics(struct controller *c, struct buf *out)
 	nodes_metrics(c, out);
 	head(out, "sandbox_creates_waiting", "gauge", "Creates that wait here for capacity.");
 	buf_addf(out, "sandbox_creates_waiting %u\n", queue_len(c));
+	pools_metrics(c, out);
 	add_store(c, out);
 }

@@ -191,23 +191,24 @@ static int prune(struct controller *c, int64_t *next, struct error *err)
 int64_t controller_reap(struct controller *c)
 {
 	struct error err = ERROR_INIT;
-	int64_t next = 0, waiting = 0;
+	int64_t next = 0, other = 0;
 	hooks_begin_wake(c->hooks);
-	queue_serve(c, &waiting);
+	queue_serve(c, &other);
 	if (!store_leads(c->store)) {
 		/* Another daemon does it, and this one is told when it has become the one. Retries of removals are each daemon's own. */
 		if (doubts_settle(c, &err) != 0 || retry(c, &next, &err) != 0)
 			next = store_now(c->store) + RETRY_US;
-		sooner(&next, waiting);
+		sooner(&next, other);
 		next = hooks_end_wake(c->hooks, next);
 		return next ? store_wall(c->store, next) : 0;
 	}
-	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || prune(c, &next, &err) != 0) {
+	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || pools_keep(c, &other, &err) != 0 ||
+	    prune(c, &next, &err) != 0) {
 		/* A database that went away has been reported where it was noticed. */
 		log_line(err.code == ERR_UNAVAILABLE && store_shared(c->store) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;
 	}
-	sooner(&next, waiting);
+	sooner(&next, other);
 	next = hooks_end_wake(c->hooks, next);
 	return next ? store_wall(c->store, next) : 0;
 }

@@ -8,6 +8,7 @@
 #include "daemon/store/migrations/0002_detached.h"
 #include "daemon/store/migrations/0003_events.h"
 #include "daemon/store/migrations/0004_identity.h"
+#include "daemon/store/migrations/0005_pools.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -19,6 +20,7 @@ static const struct {
 	{ 2, "detached", migration_0002_detached },
 	{ 3, "events", migration_0003_events },
 	{ 4, "identity", migration_0004_identity },
+	{ 5, "pools", migration_0005_pools },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

@@ -126,6 +126,34 @@ int store_sandbox_due(struct db_tx *tx, int64_t now, struct sandbox_head *ret, s
 /* The earliest deadline, 0 for none. */
 int store_sandbox_next_due(struct db_tx *tx, int64_t *ret, struct error *err);
 
+/* --- sandboxes that wait in a pool: live, of the tenant "", to be found by nothing but these (and the queries of a node's work) --- */
+
+struct warm_row {
+	struct id id, node;
+	enum sandbox_state state;
+	const char *pool, *key; /* the key is all that a request must equal */
+};
+/* Makes a row that was just inserted one of them. */
+int store_warm_mark(struct db_tx *tx, const struct id *sandbox, const char *pool, const char *key, struct error *err);
+typedef void (*warm_fn)(void *ctx, const struct warm_row *w);
+int store_warm_each(struct db_tx *tx, warm_fn fn, void *ctx, struct error *err);
+/* The next running one after an id ("" from the first) that does not expire before; in a shared store locked, and those that others have
+ * locked are passed over. 1, 0 or -1. */
+int store_warm_next(struct db_tx *tx, const char *key, int64_t usable_until_us, const struct id *after, struct id *ret, struct id *ret_node,
+		    struct error *err);
+/* It becomes x: a sandbox that was scheduled just now, with nothing of its past but its id, its node and its reservation. ERR_CONFLICT as
+ * store_sandbox_insert. */
+int store_warm_claim(struct db_tx *tx, const struct sandbox *x, struct error *err);
+struct warm_failure {
+	int64_t at_us; /* of the last one */
+	char *why;     /* its reason; the caller frees */
+	int64_t count;
+};
+/* Those of the pool that failed since then, not counting what was ended for being out of date. 1, 0 when there are none, -1. */
+int store_warm_failed(struct db_tx *tx, const char *pool, int64_t since_us, struct warm_failure *ret, struct error *err);
+/* Creates that somebody waits for and no worker has ended yet. */
+int store_creates_open(struct db_tx *tx, int64_t *ret, struct error *err);
+
 /* --- nodes and reservations --- */
 
 struct node_row {
@@ -173,6 +201,7 @@ struct op_new {
 	const struct command *command; /* EXEC */
 	const char *boot_id;           /* EXEC; NULL: "" */
 	bool detached;                 /* EXEC */
+	uint32_t attempts;             /* how many there were already */
 	const char *actor;             /* who asked; NULL: the system */
 };
 int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, struct error *err);

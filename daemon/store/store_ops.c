@@ -40,7 +40,7 @@ int store_op_insert(struct db_tx *tx, const struct op_new *op, int64_t now, stru
 	db_bind_text(s, 4, op->sandbox->tenant);
 	db_bind_text(s, 5, op_kind_text(op->kind));
 	db_bind_text(s, 6, op_state_text(op->state));
-	db_bind_i64(s, 7, op->state == OP_RUNNING);
+	db_bind_i64(s, 7, op->attempts + (op->state == OP_RUNNING));
 	db_bind_text(s, 8, op->boot_id ? op->boot_id : "");
 	db_bind_i64(s, 9, now);
 	db_bind_i64(s, 10, op_ended(op->state) ? now : 0);

@@ -2,7 +2,7 @@
  * Jobs: creating and deleting one sandbox. A create is a row of steps; between them it looks whether it is still
  * wanted, and whatever it made is unmade when one fails. A delete is tried until everything is gone.
  */
-#include "daemon/worker/worker_priv.h"
+#include "daemon/worker/warm.h"
 
 #include "daemon/worker/exec.h"
 #include "shared/base/clock.h"
@@ -30,6 +30,7 @@ enum {
 struct create_job {
 	struct worker *w;
 	struct lease *lease;
+	struct warm *warm;         /* it was started before it was asked for; NULL: it is to be made */
 	int64_t until_ms;          /* monotonic */
 	struct image_config image;
 	char io_dir[4096];
@@ -79,7 +80,7 @@ static bool on_pull(void *ctx, const char *text, int percent)
 	return check_wanted(j, NULL) == 0;
 }
 
-static int step_image(struct create_job *j, struct error *err)
+static int find_image(struct create_job *j, struct error *err)
 {
 	struct runtime *rt = j->w->o.runtime;
 	const char *image = j->lease->sandbox.spec.image;
@@ -103,7 +104,19 @@ static int step_image(struct create_job *j, struct error *err)
 	return rt->ops->image_resolve(rt, image, &j->image, err);
 }
 
-static int write_hosts(struct create_job *j, struct error *err)
+static int step_image(struct create_job *j, struct error *err)
+{
+	if (find_image(j, err) != 0)
+		return -1;
+	return j->warm ? warm_check(j->w, j->warm, j->image.digest, err) : 0;
+}
+
+static int step_link(struct create_job *j, struct error *err)
+{
+	return initlink_listen(j->w->o.links, &j->lease->sandbox.id, j->io_dir, sizeof(j->io_dir), err);
+}
+
+static int step_names(struct create_job *j, struct error *err)
 {
 	const struct sandbox *s = &j->lease->sandbox;
 	auto_free char *dir = workspaces_dir(j->w->spaces, &s->id);
@@ -112,20 +125,16 @@ static int write_hosts(struct create_job *j, struct error *err)
 	j->hostname = xstrdup(s->spec.name ? s->spec.name : "sandbox");
 	j->hosts_file = xasprintf("%s/hosts", dir);
 	text = xasprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback %s\n", j->hostname, j->hostname);
+	if (j->warm)
+		return warm_name(j->warm, s->spec.name, j->hosts_file, text, err);
 	if (io_mkdirs(dir, 0700, err) != 0)
 		return -1;
 	return io_write_file_atomic(j->hosts_file, text, strlen(text), 0644, false, err);
 }
 
-static int step_files(struct create_job *j, struct error *err)
+static int step_defaults(struct create_job *j, struct error *err)
 {
-	const struct sandbox *s = &j->lease->sandbox;
-
-	if (initlink_listen(j->w->o.links, &s->id, j->io_dir, sizeof(j->io_dir), err) != 0)
-		return -1;
-	if (write_hosts(j, err) != 0)
-		return -1;
-	return execs_set_defaults(j->w->o.execs, s, &j->image, err);
+	return execs_set_defaults(j->w->o.execs, &j->lease->sandbox, &j->image, err);
 }
 
 static int step_workspace(struct create_job *j, struct error *err)
@@ -206,6 +215,8 @@ static int step_greet(struct create_job *j, struct error *err)
 	struct runtime_status now;
 
 	worker_deadline_moved(j->w, &s->id); /* it may have been extended since the container was made */
+	if (j->warm)
+		return initlink_wait(j->w->o.links, &s->id, GREET_MS, err);
 	initlink_expect(j->w->o.links, &s->id, j->status.pid, s->tier != TIER_CONTAINER);
 	if (initlink_wait(j->w->o.links, &s->id, GREET_MS, err) == 0)
 		return 0;
@@ -224,15 +235,18 @@ static int step_main(struct create_job *j, struct error *err)
 static const struct step {
 	const char *doing;
 	int (*run)(struct create_job *j, struct error *err);
+	bool standing; /* done already of one that was started before it was asked for */
 } steps[] = {
-	{ "looking for the image", step_image },
-	{ "preparing", step_files },
-	{ "making the workspace", step_workspace },
-	{ "creating the container", step_container },
-	{ "starting the container", step_start },
-	{ "checking the workspace", step_check_workspace },
-	{ "waiting for sandbox-init", step_greet },
-	{ "starting the command", step_main },
+	{ "looking for the image", step_image, false },
+	{ "preparing", step_link, true },
+	{ "preparing", step_names, false },
+	{ "preparing", step_defaults, false },
+	{ "making the workspace", step_workspace, true },
+	{ "creating the container", step_container, true },
+	{ "starting the container", step_start, true },
+	{ "checking the workspace", step_check_workspace, true },
+	{ "waiting for sandbox-init", step_greet, false },
+	{ "starting the command", step_main, false },
 };
 
 static int run_steps(struct create_job *j, struct error *err)
@@ -240,6 +254,8 @@ static int run_steps(struct create_job *j, struct error *err)
 	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
 		int64_t started = clock_mono_us();
 
+		if (j->warm && steps[i].standing)
+			continue;
 		if (check_wanted(j, err) != 0)
 			return -1;
 		say(j, steps[i].doing);
@@ -266,6 +282,7 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 	auto_close int pidfd = watch_take(w->watch, sandbox);
 
 	growth_forget(w, sandbox);
+	warm_forget(w, sandbox);
 	execs_drop(w->o.execs, sandbox, why);
 	if (ops_of(w)->remove(w->o.runtime, sandbox, err) != 0) {
 		/* The runtime hangs: at least nothing runs in the sandbox any more. (First would be slower: an engine is
@@ -331,32 +348,66 @@ static void create_failed(struct create_job *j, struct error *failure)
 	log_warn("worker", "create failed sandbox=%s: %s", s->id.text, failure->message);
 }
 
+static void job_done(struct create_job *j)
+{
+	close_fdp(&j->hold);
+	image_config_done(&j->image);
+	free(j->hosts_file);
+	free(j->hostname);
+	warm_free(j->warm);
+}
+
+/* Ready when it was asked for: it only becomes the one that was asked for. -1: it does not stand as it should, or is not wanted. */
+static int take_warm(struct worker *w, struct lease *l, struct warm *take_m, struct error *err)
+{
+	struct create_job j = { .w = w, .lease = l, .hold = -1, .warm = take_m, .until_ms = clock_mono_ms() + GREET_MS };
+	int rc = watch_has(w->watch, &l->sandbox.id) ? run_steps(&j, err) : error_set(err, ERR_UNAVAILABLE, "its process 1 has ended");
+
+	if (rc == 0) {
+		growth_watch(w, &l->sandbox);
+		complete(w, l, j.image.digest, NULL);
+	}
+	job_done(&j);
+	return rc;
+}
+
+static int make_new(struct create_job *j, struct error *err)
+{
+	const struct sandbox *s = &j->lease->sandbox;
+
+	if (run_steps(j, err) != 0)
+		return -1;
+	growth_watch(j->w, s);
+	if (watch_add(j->w->watch, &s->id, j->status.pid, err) != 0)
+		log_warn("worker", "sandbox=%s: %s; its end is noticed by reconciliation only", s->id.text, err->message);
+	return s->spec.tenant[0] ? 0 : warm_add(j->w, s, j->image.digest, j->status.pid, err);
+}
+
 static void create(struct worker *w, struct lease *l)
 {
 	struct create_job j = { .w = w, .lease = l, .hold = -1, .until_ms = clock_mono_ms() + worker_settings(w).create_timeout_ms };
 	const struct id *sandbox = &l->sandbox.id;
+	struct warm *ready = warm_take(w, sandbox);
 	struct error err = ERROR_INIT;
-	int64_t started = clock_mono_ms();
+	int64_t started = clock_mono_us();
 
-	/* An earlier attempt was cut off in the middle. */
-	if (l->attempt > 1 && job_unmake(w, sandbox, OUTCOME_NOT_STARTED, &err) != 0) {
-		error_wrap(&err, "cleaning up after an earlier attempt");
-		create_failed(&j, &err);
+	if (ready && take_warm(w, l, ready, &err) == 0) {
+		log_info("worker", "claimed sandbox=%s us=%lld", sandbox->text, (long long)(clock_mono_us() - started));
 		return;
 	}
-	if (run_steps(&j, &err) != 0) {
+	if (ready)
+		log_info("worker", "made anew sandbox=%s: %s", sandbox->text, err.message);
+	/* An earlier attempt was cut off in the middle, or what waited for it will not do. */
+	if ((ready || l->attempt > 1) && job_unmake(w, sandbox, OUTCOME_NOT_STARTED, &err) != 0) {
+		error_wrap(&err, "cleaning up after an earlier attempt");
+		create_failed(&j, &err);
+	} else if (make_new(&j, &err) != 0) {
 		create_failed(&j, &err);
 	} else {
 		complete(w, l, j.image.digest, NULL);
-		log_info("worker", "created sandbox=%s ms=%lld", sandbox->text, (long long)(clock_mono_ms() - started));
-		growth_watch(w, &l->sandbox);
-		if (watch_add(w->watch, sandbox, j.status.pid, &err) != 0)
-			log_warn("worker", "sandbox=%s: %s; its end is noticed by reconciliation only", sandbox->text, err.message);
+		log_info("worker", "created sandbox=%s ms=%lld", sandbox->text, (long long)((clock_mono_us() - started) / 1000));
 	}
-	close_fdp(&j.hold);
-	image_config_done(&j.image);
-	free(j.hosts_file);
-	free(j.hostname);
+	job_done(&j);
 }
 
 static enum outcome end_of(const struct sandbox *s)
@@ -470,7 +521,8 @@ static void exited(struct worker *w, const struct id *sandbox)
 	struct error err = ERROR_INIT;
 	char why[128];
 
-	if (w->o.up->ops->wants_delete(w->o.up, sandbox))
+	/* Of one that was made anew since. */
+	if (watch_has(w->watch, sandbox) || w->o.up->ops->wants_delete(w->o.up, sandbox))
 		return;
 	if (inspect_ended(w, sandbox, &s, &err) != 0) {
 		log_warn("worker", "process 1 ended, the runtime does not say how sandbox=%s: %s", sandbox->text, err.message);
@@ -494,6 +546,11 @@ void job_task(struct worker *w, struct task *take_t)
 		break;
 	case TASK_STUCK:
 		end_it(w, &sandbox, "its process 1 did not end a command when it had to");
+		break;
+	case TASK_STALE:
+		/* Not once it was claimed: then its claim has found out. */
+		if (warm_waits(w, &sandbox))
+			job_gone(w, &sandbox, take_t->why);
 		break;
 	case TASK_RETRY_DELETE:
 		delete(w, &take_t->lease, take_t->delay_ms);

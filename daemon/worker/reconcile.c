@@ -3,7 +3,7 @@
  * written before anything is made, so what has none then is truly left over. Sandboxes with a job in hand are the
  * job's. Other nodes' things carry another label and are never listed.
  */
-#include "daemon/worker/worker_priv.h"
+#include "daemon/worker/warm.h"
 
 #include "daemon/worker/exec.h"
 #include "shared/base/clock.h"
@@ -82,6 +82,8 @@ static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 	worker_deadline_moved(w, sandbox);
 	initlink_expect(w->o.links, sandbox, pid, x->tier != TIER_CONTAINER);
 	growth_watch(w, x);
+	if (!x->spec.tenant[0])
+		warm_restore(w, x, pid);
 	if (watch_add(w->watch, sandbox, pid, &err) != 0)
 		log_warn("reconcile", "sandbox=%s: %s", sandbox->text, err.message);
 }

@@ -3,7 +3,7 @@
  * heartbeats and reconciles; the watch tells when a sandbox's process 1 ends. None of them holds the lock while it
  * calls the controller, the runtime or the file system.
  */
-#include "daemon/worker/worker_priv.h"
+#include "daemon/worker/warm.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
@@ -259,6 +259,7 @@ static void on_work(void *ctx)
 void task_free(struct task *t)
 {
 	lease_done(&t->lease);
+	free(t->why);
 	free((char *)(uintptr_t)t->done.error);
 	free((char *)(uintptr_t)t->done.image_digest);
 	free(t);
@@ -386,6 +387,7 @@ static int64_t maintain(struct worker *w)
 	if (!up)
 		return ENGINE_RETRY_MS;
 	growth_check(w);
+	warm_check_all(w);
 	pthread_mutex_lock(&w->lock);
 	due = !w->recovered || clock_mono_ms() - w->reconciled_ms >= RECONCILE_MS;
 	pthread_mutex_unlock(&w->lock);
@@ -529,6 +531,7 @@ void worker_stop(struct worker *w)
 	idmap_done(&w->in_hand);
 	growth_forget(w, NULL);
 	idmap_done(&w->writable);
+	warm_done(w);
 	workspaces_free(w->spaces);
 	pthread_cond_destroy(&w->wake);
 	pthread_cond_destroy(&w->changed);

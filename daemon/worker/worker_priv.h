@@ -20,8 +20,9 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_RETRY_DELETE, TASK_COMPLETE } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE } kind;
 	struct id sandbox;
+	char *why;              /* STALE */
 	struct lease lease;     /* RETRY_DELETE */
 	struct completion done; /* COMPLETE; its texts belong to the task */
 	int64_t due_ms;         /* monotonic; not before */
@@ -45,6 +46,8 @@ struct worker {
 	struct task *tasks;
 	struct idmap in_hand;     /* sandboxes a job thread works on; values are not used */
 	struct idmap writable;    /* struct growth of running sandboxes with a writable root */
+	struct idmap warm;        /* struct warm of sandboxes that wait in a pool */
+	struct idmap claimed;     /* those that did; values are not used */
 	struct settings settings;
 
 	bool engine_up, probed, recovered;

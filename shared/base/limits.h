@@ -48,6 +48,7 @@
 	LIMIT(WAIT_MAX_SECONDS, 60, "seconds", "one long poll") \
 	LIMIT(CAPACITY_WAITERS, 1024, "requests", "creates that wait for capacity at a time") \
 	LIMIT(CAPACITY_WAIT_MAX_SECONDS, 24 * 3600, "seconds", "longest wait for capacity; a client asks again for each long poll of it") \
+	LIMIT(POOLS_MAX, 64, "pools", "warm pools of one daemon's configuration") \
 	LIMIT(RESUME_GRACE_MS, 10 * 1000, "milliseconds", "time a foreground command outlives its client, so that the client may resume") \
 	LIMIT(DRAIN_MS, 200, "milliseconds", "time to read output that background children of a finished command still hold open") \
 	LIMIT(RECORD_ARGV_MAX, 16 * 1024, "bytes", "arguments kept in a command's record; the command itself may be longer") \

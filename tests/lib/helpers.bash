@@ -21,13 +21,18 @@ need_engine() {
 # Starts sandboxd with a state directory of its own; arguments are passed on (--set …). Without gVisor unless they ask for it:
 # its probe takes a second or two.
 sbx_start() {
+	sbx_prepare
+	sbx_daemon "$@"
+}
+
+# The directories alone.
+sbx_prepare() {
 	SBX_DIR=$(mktemp -d "${TMPDIR:-/tmp}/sbx.XXXXXX")
 	export SBX_DIR
 	export HOME=$SBX_DIR/home XDG_CONFIG_HOME=$SBX_DIR/config XDG_STATE_HOME=$SBX_DIR/xstate XDG_RUNTIME_DIR=$SBX_DIR/run
 	mkdir -p "$HOME" "$XDG_CONFIG_HOME" "$XDG_STATE_HOME"
 	mkdir -m 0700 "$XDG_RUNTIME_DIR"
 	export SANDBOX_URL=unix://$SBX_DIR/d.sock
-	sbx_daemon "$@"
 }
 
 # (Re)starts the daemon over the same state directory.

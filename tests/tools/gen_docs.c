@@ -131,7 +131,7 @@ static void config_size(const char *section, const char *key, int64_t def, int64
 static int config(void)
 {
 	printf("# Configuration of sandboxd\n\n");
-	printf(GENERATED, "`daemon/config.def`");
+	printf(GENERATED, "`daemon/config.def` and `daemon/pool.def`");
 	printf("`sandboxd` reads `/etc/sandbox/sandboxd.conf` when root runs it, `$XDG_CONFIG_HOME/sandbox/sandboxd.conf` (`~/.config/sandbox/sandboxd.conf`) "
 	       "otherwise, or the file given with `--config`. A missing file means the defaults.\n\n"
 	       "```ini\n[daemon]\nlog_level = debug\n\n[policy]\n; one person's own machine\nprofile = trusted-workstation\n```\n\n"
@@ -147,6 +147,7 @@ static int config(void)
 #define CONFIG_DURATION(s, k, f, def, lo, hi, r, h) config_duration(s, k, def, lo, hi, r, h);
 #define CONFIG_SIZE(s, k, f, def, lo, hi, r, h) config_size(s, k, def, lo, hi, r, h);
 #include "daemon/config.def"
+#include "daemon/pool.def"
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* sandboxd's configuration: defaults, files, overrides, checks, reload. */
 #include "daemon/config.h"
+#include "shared/model/model.h"
 
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
@@ -132,7 +133,7 @@ static void mistakes_name_file_and_line(void **state)
 		const char *says;
 	} rows[] = {
 		{ "[daemon]\nnope = 1\n", 2, "unknown key 'nope' in section [daemon]" },
-		{ "[nope]\n", 1, "unknown section [nope] (there are: daemon, store, events, policy, quota, worker)" },
+		{ "[nope]\n", 1, "unknown section [nope] (there are: daemon, store, events, policy, quota, worker, pool NAME)" },
 		{ "\n[nope]\nx = 1\n", 2, "unknown section" },
 		{ "role = all\n", 1, "before any [section]" },
 		{ "[daemon]\nrole\n", 2, "neither a [section] nor key = value" },
@@ -148,6 +149,10 @@ static void mistakes_name_file_and_line(void **state)
 		{ "[policy]\nmax_host_pressure = nan\n", 2, "not a number from 0 to 1" },
 		{ "[policy]\nmicrovm_risk_threshold = 102\n", 2, "allowed: -1 to 101" },
 		{ "[daemon]\nstate_dir = \xff\n", 2, "UTF-8" },
+		{ "[pool Web]\n", 1, "[pool Web]: a pool's name is a letter" },
+		{ "[pool web]\nsizes = 3\n", 2, "unknown key 'sizes' in section [pool web]" },
+		{ "[pool web]\nsize = 1001\n", 2, "pool web.size: 1001 is out of range" },
+		{ "[pool web]\nsize = 1\n[pool b]\nsize = 1\n[pool web]\nsize = 2\n", 6, "pool web.size was already set in line 2" },
 	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -258,6 +263,52 @@ static void reload_takes_what_can_change(void **state)
 	daemon_config_done(&fresh);
 }
 
+static void pools_are_sections_of_their_own(void **state)
+{
+	static const char text[] = "[pool web]\nimage = alpine:3\nsize = 5\nmemory = 256m\n[worker]\nname = here\n[pool plain]\n[pool web]\ntier = gvisor\n";
+	static const struct {
+		const char *set, *says;
+	} wrong[] = {
+		{ "pool web.tier=vm", "pool web.tier: 'vm' is not one of" },
+		{ "pool web.network=deny_all", "pool web.network: 'deny_all' is not one of" },
+		{ "pool web.memory=100000k", "pool web.memory: not a whole number of MiB" },
+		{ "pool web.image=", "pool web: spec.image" },
+	};
+	struct daemon_config c, fresh;
+	struct error err = ERROR_INIT;
+	auto_spec s;
+	(void)state;
+	make(&c);
+	make(&fresh);
+	spec_init(&s);
+	if (load(&c, text, strlen(text), &err) != 0 || daemon_config_check(&c, &err) != 0 || pool_config_spec(&c.pools[0], &s, &err) != 0)
+		fail_msg("%s", err.message);
+	assert_int_equal(c.n_pools, 2);
+	assert_string_equal(c.pools[0].name, "web");
+	assert_int_equal(c.pools[0].size, 5);
+	assert_string_equal(c.pools[1].image, "sandbox-base:latest");
+	assert_string_equal(s.image, "alpine:3");
+	assert_string_equal(s.tenant, "");
+	assert_int_equal(s.resources.memory_mib, 256);
+	assert_int_equal(s.min_tier, TIER_GVISOR);
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		assert_int_equal(load(&fresh, text, strlen(text), &err), 0);
+		assert_int_equal(daemon_config_set(&fresh, wrong[i].set, &err), 0);
+		assert_int_equal(daemon_config_check(&fresh, &err), -1);
+		if (!strstr(err.message, wrong[i].says))
+			fail_msg("%s: %s", wrong[i].set, err.message);
+		daemon_config_done(&fresh);
+		make(&fresh);
+	}
+	assert_int_equal(daemon_config_set(&fresh, "pool other.size=7", &err), 0);
+	daemon_config_reload(&c, &fresh);
+	assert_int_equal(c.n_pools, 1);
+	assert_string_equal(c.pools[0].name, "other");
+	assert_int_equal(c.pools[0].size, 7);
+	daemon_config_done(&c);
+	daemon_config_done(&fresh);
+}
+
 static void printed_keys_can_be_set_again(void **state)
 {
 	struct daemon_config c, again;
@@ -268,6 +319,7 @@ static void printed_keys_can_be_set_again(void **state)
 	make(&c);
 	make(&again);
 	assert_int_equal(daemon_config_set(&c, "worker.memory=4g", NULL), 0);
+	assert_int_equal(daemon_config_set(&c, "pool web.size=4", NULL), 0);
 	assert_int_equal(daemon_config_set(&c, "worker.create_timeout=90", NULL), 0);
 	daemon_config_print(&c, &out);
 	assert_non_null(strstr(buf_str(&out), "worker.memory = 4GiB  # "));
@@ -300,6 +352,7 @@ int main(void)
 		cmocka_unit_test(overrides),
 		cmocka_unit_test(checks_over_words_and_keys),
 		cmocka_unit_test(reload_takes_what_can_change),
+		cmocka_unit_test(pools_are_sections_of_their_own),
 		cmocka_unit_test(printed_keys_can_be_set_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

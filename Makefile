@@ -166,9 +166,9 @@ check: all $(UNIT)
 check-full: all $(UNIT)
 	$(Q)FULL=1 FUZZ_SECONDS=60 BATS_FILE_TIMEOUT=1800 BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
 
-# Real MCP clients from npm; needs node and the npm registry, so it is not part of check.
+# Real MCP clients and a real development server from npm; needs node and the npm registry, so it is not part of check.
 check-clients: all
-	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/clients.bats
+	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/*.bats
 
 # Tools the tests use: tests/tools/NAME.c, one program each.
 TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
@@ -188,8 +188,9 @@ fuzz-smoke:
 fuzz:
 	$(Q)tests/fuzz/run long $(T)
 
-bench: all
+bench: all tools
 	$(Q)tests/bench/run $(abspath $(BUILD))
+	$(Q)tests/bench/edge $(abspath $(BUILD))
 
 # --- generated files: committed, checked for staleness by make check ----------------------------------------------
 generate: $(BUILD)/sandbox $(BUILD)/sandboxd

@@ -13,6 +13,9 @@
 
 enum { CHUNK = 64 * 1024, CHUNKS_PER_EVENT = 4 };
 
+/* A half-closed connection on which nothing moves for so long has been forgotten by somebody. */
+static const int64_t half_closed_ms = 3600 * 1000LL;
+
 void bytepipe_init(struct bytepipe *p, int take_fd, struct mux *m, uint32_t stream)
 {
 	*p = (struct bytepipe){ .fd = take_fd, .m = m, .stream = stream, .moved_ms = clock_mono_ms() };
@@ -20,7 +23,8 @@ void bytepipe_init(struct bytepipe *p, int take_fd, struct mux *m, uint32_t stre
 	setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	/* A peer that vanished is noticed by the kernel, in its own time. */
 	setsockopt(take_fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
-	mux_set_user(m, stream, p);
+	if (stream)
+		mux_set_user(m, stream, p);
 }
 
 void bytepipe_end(struct bytepipe *p, bool reset)
@@ -155,4 +159,82 @@ void bytepipe_ready(struct bytepipe *p, short revents)
 		return;
 	for (int i = 0; i < CHUNKS_PER_EVENT && !bytepipe_over(p) && wants_input(p) && pull(p); i++)
 		continue;
+}
+
+/* --- many of them --- */
+
+struct bytepipe *bytepipes_add(struct bytepipes *all, int take_fd, struct mux *m, uint32_t stream, const void *tag)
+{
+	struct bytepipe *p = xcalloc(1, sizeof(*p));
+	bytepipe_init(p, take_fd, m, stream);
+	p->tag = tag;
+	p->next = all->first;
+	all->first = p;
+	all->n++;
+	if (!stream)
+		bytepipe_end(p, true);
+	return p;
+}
+
+void bytepipes_sweep(struct bytepipes *all)
+{
+	int64_t now = clock_mono_ms();
+	for (struct bytepipe **at = &all->first; *at;) {
+		struct bytepipe *p = *at;
+		if (!bytepipe_over(p) && p->in_eof != p->out_eof && now - p->moved_ms > half_closed_ms)
+			bytepipe_end(p, true);
+		if (!bytepipe_over(p)) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		all->n--;
+		free(p);
+	}
+}
+
+void bytepipes_done(struct bytepipes *all)
+{
+	for (struct bytepipe *p = all->first; p; p = p->next)
+		bytepipe_end(p, true);
+	bytepipes_sweep(all);
+}
+
+void bytepipes_poll(const struct bytepipes *all, struct pollfd *fds)
+{
+	for (const struct bytepipe *p = all->first; p; p = p->next)
+		bytepipe_poll(p, fds++);
+}
+
+void bytepipes_ready(struct bytepipes *all, const struct pollfd *fds)
+{
+	for (struct bytepipe *p = all->first; p; p = p->next, fds++)
+		if (fds->fd >= 0 && fds->revents && !bytepipe_over(p))
+			bytepipe_ready(p, fds->revents);
+}
+
+void bytepipe_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *bytes, size_t n)
+{
+	struct bytepipe *p = mux_user(m, stream);
+	(void)ctx;
+	if (p && channel == MUX_STDIN)
+		bytepipe_data(p, offset, bytes, n);
+}
+
+void bytepipe_on_eof(void *ctx, struct mux *m, uint32_t stream, unsigned channel)
+{
+	struct bytepipe *p = mux_user(m, stream);
+	(void)ctx;
+	if (p && channel == MUX_STDIN)
+		bytepipe_eof(p);
+}
+
+void bytepipe_on_lost(void *ctx, struct mux *m, uint32_t stream)
+{
+	struct bytepipe *p = mux_user(m, stream);
+	(void)ctx;
+	if (p) {
+		p->stream = 0;
+		bytepipe_end(p, true);
+	}
 }

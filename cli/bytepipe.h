@@ -25,6 +25,8 @@ struct bytepipe {
 	size_t head;
 	uint64_t taken;  /* what the connection took */
 	int64_t moved_ms; /* monotonic: the last byte */
+	const void *tag;  /* its owner's */
+	struct bytepipe *next;
 };
 
 /* The window to open or accept its stream with. */
@@ -48,5 +50,26 @@ void bytepipe_closed(struct bytepipe *p, bool failed);
 
 void bytepipe_poll(const struct bytepipe *p, struct pollfd *ret);
 void bytepipe_ready(struct bytepipe *p, short revents);
+
+/* --- many of them --- */
+
+struct bytepipes {
+	struct bytepipe *first;
+	size_t n;
+};
+
+/* A new one, owned by the set; takes fd. stream 0: it is over at once. */
+struct bytepipe *bytepipes_add(struct bytepipes *all, int take_fd, struct mux *m, uint32_t stream, const void *tag);
+/* Frees those that are over, ends those that somebody has forgotten half-closed. */
+void bytepipes_sweep(struct bytepipes *all);
+void bytepipes_done(struct bytepipes *all);
+/* One entry for each. bytepipes_ready looks at the same entries; meanwhile none may be swept. */
+void bytepipes_poll(const struct bytepipes *all, struct pollfd *fds);
+void bytepipes_ready(struct bytepipes *all, const struct pollfd *fds);
+
+/* Members of a mux_handler for connections all of whose streams with a user pointer are pipes. */
+void bytepipe_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *bytes, size_t n);
+void bytepipe_on_eof(void *ctx, struct mux *m, uint32_t stream, unsigned channel);
+void bytepipe_on_lost(void *ctx, struct mux *m, uint32_t stream);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "cli/bytepipe.h"
 #include "cli/ending.h"
+#include "cli/heartbeat.h"
 #include "cli/interrupt.h"
 #include "cli/listen.h"
 #include "cli/muxconn.h"
@@ -21,30 +22,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PING_MS = 20 * 1000, PONG_WAIT_MS = 20 * 1000, REDIAL_MS = 60 * 1000, FIXED_FDS = 2, LISTENERS = 2 };
-
-/* A half-closed connection on which nothing moves for so long has been forgotten by somebody. */
-static const int64_t half_closed_ms = 3600 * 1000LL;
-
-struct local {
-	struct bytepipe pipe; /* first: the stream's user pointer */
-	struct local *next;
-	const struct forward_port *port;
-};
+enum { REDIAL_MS = 60 * 1000, FIXED_FDS = 2, LISTENERS = 2 };
 
 struct forward {
 	struct muxconn conn; /* first: the mux's ctx is this struct */
 	struct cli *cli;
 	const struct forward_request *rq;
 	int (*listeners)[LISTENERS];
-	struct local *locals;
-	size_t n_locals;
+	struct bytepipes pipes; /* the tag: its struct forward_port */
 	uint32_t watch;
 	bool agreed;         /* the watch was accepted, or this server knows no such stream */
 	bool ended;          /* `failure` says why */
 	struct error failure;
-	int64_t ping_ms;     /* the next one */
-	int64_t pong_by_ms;  /* 0: none is awaited */
+	struct heartbeat beat;
 	bool told_down;      /* that nothing listens was said once */
 	struct pollfd *fds;
 	size_t fds_cap;
@@ -93,106 +83,54 @@ static void on_accepted(void *ctx, struct mux *m, uint32_t stream, const struct 
 		p->live = true;
 }
 
-static void on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *bytes, size_t n)
-{
-	struct bytepipe *p = mux_user(m, stream);
-	(void)ctx;
-	if (p && channel == MUX_STDIN)
-		bytepipe_data(p, offset, bytes, n);
-}
-
-static void on_eof(void *ctx, struct mux *m, uint32_t stream, unsigned channel)
-{
-	struct bytepipe *p = mux_user(m, stream);
-	(void)ctx;
-	if (p && channel == MUX_STDIN)
-		bytepipe_eof(p);
-}
-
 static void on_closed(void *ctx, struct mux *m, uint32_t stream, const struct tlv *fields)
 {
 	struct forward *f = ctx;
-	struct local *l = mux_user(m, stream);
+	struct bytepipe *p = mux_user(m, stream);
 	enum mux_error why = (enum mux_error)tlv_u64(fields, MUX_F_ERROR, MUX_ERR_NONE);
 	if (stream == f->watch) {
 		watch_closed(f, why, fields);
 		return;
 	}
-	if (!l)
+	if (!p)
 		return;
 	if (why == MUX_ERR_CONNECT && !f->told_down) {
 		f->told_down = true;
-		out_note(f->cli, "nothing listens on port %u inside the sandbox: connections are refused until something does", l->port->remote);
+		out_note(f->cli, "nothing listens on port %u inside the sandbox: connections are refused until something does", ((const struct forward_port *)p->tag)->remote);
 	} else if (ends_all(why)) {
 		end_with(f, why, fields);
 	}
-	if (l->pipe.live)
+	if (p->live)
 		f->told_down = false;
-	bytepipe_closed(&l->pipe, why != MUX_ERR_NONE);
-}
-
-static void on_lost(void *ctx, struct mux *m, uint32_t stream)
-{
-	struct bytepipe *p = mux_user(m, stream);
-	(void)ctx;
-	if (p) {
-		p->stream = 0;
-		bytepipe_end(p, true);
-	}
+	bytepipe_closed(p, why != MUX_ERR_NONE);
 }
 
 static void on_pong(void *ctx, struct mux *m)
 {
 	struct forward *f = ctx;
 	(void)m;
-	f->pong_by_ms = 0;
+	heartbeat_pong(&f->beat);
 }
 
 static const struct mux_handler handler = {
-	.accepted = on_accepted, .data = on_data, .eof = on_eof, .closed = on_closed, .lost = on_lost, .pong = on_pong,
+	.accepted = on_accepted, .data = bytepipe_on_data, .eof = bytepipe_on_eof, .closed = on_closed, .lost = bytepipe_on_lost, .pong = on_pong,
 };
 
 /* --- connections --- */
 
-static void locals_sweep(struct forward *f)
-{
-	int64_t now = clock_mono_ms();
-	for (struct local **at = &f->locals; *at;) {
-		struct local *l = *at;
-		struct bytepipe *p = &l->pipe;
-		if (!bytepipe_over(p) && p->in_eof != p->out_eof && now - p->moved_ms > half_closed_ms)
-			bytepipe_end(p, true);
-		if (!bytepipe_over(p)) {
-			at = &l->next;
-			continue;
-		}
-		*at = l->next;
-		f->n_locals--;
-		free(l);
-	}
-}
-
 static void carry(struct forward *f, int take_fd, const struct forward_port *port)
 {
-	struct local *l = xcalloc(1, sizeof(*l));
 	auto_tlv open = TLV_INIT;
 	tlv_add_u64(&open, MUX_F_KIND, MUX_KIND_DIAL);
 	tlv_add_str(&open, MUX_F_SANDBOX, f->rq->sandbox);
 	tlv_add_u64(&open, MUX_F_PORT, port->remote);
-	l->port = port;
-	l->next = f->locals;
-	f->locals = l;
-	f->n_locals++;
-	uint32_t id = mux_open(f->conn.mux, &open, BYTEPIPE_WINDOW, NULL);
-	bytepipe_init(&l->pipe, take_fd, f->conn.mux, id);
-	if (!id)
-		bytepipe_end(&l->pipe, true);
+	bytepipes_add(&f->pipes, take_fd, f->conn.mux, mux_open(f->conn.mux, &open, BYTEPIPE_WINDOW, NULL), port);
 }
 
 static void accept_all(struct forward *f, int listener, const struct forward_port *port)
 {
 	int fd;
-	while (f->n_locals < LIMIT_MUX_STREAMS_MAX - 1 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+	while (f->pipes.n < LIMIT_MUX_STREAMS_MAX - 1 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
 		carry(f, fd, port);
 }
 
@@ -207,8 +145,7 @@ static int connect_to(struct forward *f, bool again, struct error *err)
 	muxconn_start(&f->conn, &handler);
 	f->watch = mux_open(f->conn.mux, &open, LIMIT_MUX_WINDOW, err);
 	f->agreed = false;
-	f->ping_ms = clock_mono_ms() + PING_MS;
-	f->pong_by_ms = 0;
+	heartbeat_start(&f->beat);
 	return f->watch ? muxconn_dial(&f->conn, &d, again, clock_mono_ms() + REDIAL_MS, err) : -1;
 }
 
@@ -217,7 +154,7 @@ static int reconnect(struct forward *f, struct error *err)
 {
 	out_note(f->cli, "the connection to the server broke: open connections are reset, connecting again");
 	mux_lost(f->conn.mux);
-	locals_sweep(f);
+	bytepipes_sweep(&f->pipes);
 	muxconn_stop(&f->conn);
 	if (connect_to(f, true, err) != 0)
 		return interrupt_signal() ? 0 : error_wrap(err, "the connection to the server broke");
@@ -225,55 +162,30 @@ static int reconnect(struct forward *f, struct error *err)
 	return 0;
 }
 
-/* A peer that is gone without a word is noticed, and proxies on the way see that the connection lives. */
-static bool heartbeat(struct forward *f)
-{
-	int64_t now = clock_mono_ms();
-	if (f->pong_by_ms && now >= f->pong_by_ms)
-		return false;
-	if (now >= f->ping_ms) {
-		mux_ping(f->conn.mux);
-		f->ping_ms = now + PING_MS;
-		f->pong_by_ms = f->pong_by_ms ? f->pong_by_ms : now + PONG_WAIT_MS;
-		locals_sweep(f);
-	}
-	return true;
-}
-
-static int64_t wait_ms(const struct forward *f)
-{
-	int64_t by = f->pong_by_ms && f->pong_by_ms < f->ping_ms ? f->pong_by_ms : f->ping_ms;
-	int64_t left = by - clock_mono_ms();
-	return left > 0 ? left : 0;
-}
-
 /* --- one turn --- */
 
 static size_t poll_set(struct forward *f)
 {
-	size_t n = FIXED_FDS, want = FIXED_FDS + f->rq->n_ports * LISTENERS + f->n_locals;
+	size_t n = FIXED_FDS, want = FIXED_FDS + f->rq->n_ports * LISTENERS + f->pipes.n;
 	if (want > f->fds_cap) {
 		f->fds_cap = want * 2;
 		f->fds = xrealloc(f->fds, f->fds_cap, sizeof(*f->fds));
 	}
 	muxconn_poll(&f->conn, &f->fds[0]);
 	f->fds[1] = (struct pollfd){ .fd = interrupt_fd(), .events = POLLIN };
-	bool room = f->agreed && f->listeners && f->n_locals < LIMIT_MUX_STREAMS_MAX - 1;
+	bool room = f->agreed && f->listeners && f->pipes.n < LIMIT_MUX_STREAMS_MAX - 1;
 	for (size_t i = 0; i < f->rq->n_ports; i++)
 		for (int k = 0; k < LISTENERS; k++)
 			f->fds[n++] = (struct pollfd){ .fd = room ? f->listeners[i][k] : -1, .events = POLLIN };
-	for (struct local *l = f->locals; l; l = l->next)
-		bytepipe_poll(&l->pipe, &f->fds[n++]);
-	return n;
+	bytepipes_poll(&f->pipes, &f->fds[n]);
+	return n + f->pipes.n;
 }
 
 /* Connections come first: what the mux does may end some, and what listeners do may add some. */
 static void serve(struct forward *f)
 {
 	size_t n = FIXED_FDS + f->rq->n_ports * LISTENERS, listener = FIXED_FDS;
-	for (struct local *l = f->locals; l; l = l->next, n++)
-		if (f->fds[n].fd >= 0 && f->fds[n].revents && !bytepipe_over(&l->pipe))
-			bytepipe_ready(&l->pipe, f->fds[n].revents);
+	bytepipes_ready(&f->pipes, &f->fds[n]);
 	for (size_t i = 0; i < f->rq->n_ports; i++)
 		for (int k = 0; k < LISTENERS; k++, listener++)
 			if (f->fds[listener].fd >= 0 && f->fds[listener].revents)
@@ -284,19 +196,21 @@ static int turn(struct forward *f, struct error *err)
 {
 	struct error broken = ERROR_INIT;
 	enum muxconn_state state = MUXCONN_ALIVE;
+	if (f->ended) /* already while connecting */
+		return error_set(err, f->failure.code, "%s", f->failure.message);
 	size_t n = poll_set(f);
-	if (poll(f->fds, n, (int)wait_ms(f)) < 0 && errno != EINTR)
+	if (poll(f->fds, n, (int)heartbeat_wait_ms(&f->beat)) < 0 && errno != EINTR)
 		return error_errno(err, "waiting");
 	mux_cork(f->conn.mux);
 	serve(f);
 	if (f->fds[0].revents)
 		state = muxconn_ready(&f->conn, f->fds[0].revents, &broken);
 	mux_uncork(f->conn.mux);
-	locals_sweep(f);
+	bytepipes_sweep(&f->pipes);
 	muxconn_flush(&f->conn);
 	if (f->ended)
-		return error_set(err, f->failure.code, "%s", f->failure.message);
-	if (state == MUXCONN_ALIVE && heartbeat(f))
+		return 0;
+	if (state == MUXCONN_ALIVE && heartbeat_check(&f->beat, f->conn.mux))
 		return 0;
 	return reconnect(f, err);
 }
@@ -318,11 +232,7 @@ static void forward_done(struct forward *f)
 	for (size_t i = 0; f->listeners && i < f->rq->n_ports; i++)
 		for (int k = 0; k < LISTENERS; k++)
 			close_fdp(&f->listeners[i][k]);
-	for (struct local *next, *l = f->locals; l; l = next) {
-		next = l->next;
-		bytepipe_end(&l->pipe, true);
-		free(l);
-	}
+	bytepipes_done(&f->pipes);
 	muxconn_stop(&f->conn);
 	free(f->listeners);
 	free(f->fds);

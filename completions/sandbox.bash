@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token quota audit daemon doctor api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token quota audit daemon doctor http api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -23,6 +23,11 @@ _sandbox_options() {
 	'wait') echo ' --timeout -t' ;;
 	'extend') echo ' --ttl' ;;
 	'delete' | 'rm') echo ' --all -a --label -l --yes -y --wait --no-wait -w --missing-ok --wait-timeout' ;;
+	'tunnel') echo '' ;;
+	'tunnel create') echo ' --port -p --subdomain --auth --ttl --host-header' ;;
+	'tunnel list') echo '' ;;
+	'tunnel secret') echo '' ;;
+	'tunnel delete') echo '' ;;
 	'forward') echo ' --detach -d --stdio' ;;
 	'ssh') echo ' --stdio --port -p --user -u' ;;
 	'ssh-config') echo '' ;;
@@ -72,6 +77,7 @@ _sandbox_options() {
 	'daemon status') echo '' ;;
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
+	'http') echo ' --subdomain --host-header' ;;
 	'api') echo ' --field -f --json-field -F --input -d --idempotency-key' ;;
 	'mcp') echo '' ;;
 	'mcp install') echo ' --client --all --dry-run' ;;
@@ -170,6 +176,11 @@ _sandbox_value() {
 	'extend --ttl') echo ':none' ;;
 	'delete --label' | 'delete -l') echo ':none' ;;
 	'delete --wait-timeout') echo ':none' ;;
+	'tunnel create --port' | 'tunnel create -p') echo ':none' ;;
+	'tunnel create --subdomain') echo ':none' ;;
+	'tunnel create --auth') echo 'none token password' ;;
+	'tunnel create --ttl') echo ':none' ;;
+	'tunnel create --host-header') echo 'rewrite keep' ;;
 	'ssh --port' | 'ssh -p') echo ':none' ;;
 	'ssh --user' | 'ssh -u') echo ':none' ;;
 	'top --interval' | 'top -n') echo ':none' ;;
@@ -191,6 +202,8 @@ _sandbox_value() {
 	'audit --target') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
+	'http --subdomain') echo ':none' ;;
+	'http --host-header') echo 'rewrite keep' ;;
 	'api --field' | 'api -f') echo ':none' ;;
 	'api --json-field' | 'api -F') echo ':none' ;;
 	'api --input' | 'api -d') echo ':file' ;;
@@ -224,6 +237,11 @@ _sandbox_what() {
 	'wait') echo 'operation' ;;
 	'extend') echo 'sandbox' ;;
 	'delete' | 'rm') echo 'sandbox*' ;;
+	'tunnel') echo 'sub' ;;
+	'tunnel create') echo 'sandbox' ;;
+	'tunnel list') echo 'sandbox' ;;
+	'tunnel secret') echo 'sandbox none' ;;
+	'tunnel delete') echo 'sandbox none' ;;
 	'forward') echo 'sandbox none*' ;;
 	'ssh') echo 'sandbox none*' ;;
 	'ssh-config') echo '' ;;
@@ -273,6 +291,7 @@ _sandbox_what() {
 	'daemon status') echo '' ;;
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
+	'http') echo 'none' ;;
 	'api') echo 'none none' ;;
 	'mcp') echo 'sub' ;;
 	'mcp install') echo '' ;;
@@ -288,6 +307,7 @@ _sandbox_what() {
 _sandbox_subs() {
 	case $1 in
 	'agent') echo 'run list' ;;
+	'tunnel') echo 'create list secret delete' ;;
 	'operation' | 'op') echo 'list inspect cancel' ;;
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;

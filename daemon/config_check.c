@@ -11,6 +11,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101 };
@@ -240,6 +241,42 @@ static int check_events(const struct daemon_config *c, struct error *err)
 	return *c->nats_ca ? check_path("events.nats_ca", c->nats_ca, err) : 0;
 }
 
+/* Whether a tunnel could take the name. */
+static bool under(const char *name, size_t n, const char *domain)
+{
+	size_t d = strlen(domain);
+	if (n < d || strncasecmp(name + n - d, domain, d) != 0)
+		return false;
+	return n == d || name[n - d - 1] == '.';
+}
+
+/* Pages of strangers must not share a site with the API. On localhost nobody is a stranger. */
+static int check_api_names(const struct daemon_config *c, struct error *err)
+{
+	for (const char *p = c->hosts; *p && strcmp(c->edge_domain, "localhost") != 0; p += strcspn(p, ",")) {
+		p += strspn(p, ", ");
+		size_t n = strcspn(p, ":, ");
+		if (n > 0 && under(p, n, c->edge_domain))
+			return error_set(err, ERR_INVALID, "edge.domain: '%s' holds the API's own name '%.*s' (daemon.hosts): give tunnels a domain of their own",
+					 c->edge_domain, (int)n, p);
+	}
+	return 0;
+}
+
+static int check_edge(const struct daemon_config *c, struct error *err)
+{
+	static const char *const schemes[] = { "", "http", "https", NULL };
+	struct subnets n;
+	size_t len = strlen(c->edge_domain);
+	if (len < 1 || len > 180 || strspn(c->edge_domain, "abcdefghijklmnopqrstuvwxyz0123456789-.") != len || strstr(c->edge_domain, "..") ||
+	    c->edge_domain[0] == '.' || c->edge_domain[len - 1] == '.')
+		return error_set(err, ERR_INVALID, "edge.domain: '%.80s' is not a domain in lower-case letters", c->edge_domain);
+	if (check_word("edge.scheme", c->edge_scheme, schemes, err) != 0 || subnets_parse("edge.trusted_proxies", c->edge_trusted_proxies, &n, err) != 0)
+		return -1;
+	subnets_done(&n);
+	return check_api_names(c, err);
+}
+
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
 	static const char *const roles[] = { "all", NULL };
@@ -248,7 +285,7 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
-	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_policy(c, err) != 0)
+	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0)
 		return -1;
 	return check_registries(c->allowed_registries, err) != 0 || config_pools_check(c, err) != 0 ? -1 : check_worker(c, err);
 }

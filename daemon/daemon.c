@@ -10,6 +10,7 @@
 #include "daemon/controller/controller.h"
 #include "daemon/events/publisher.h"
 #include "daemon/link/gate.h"
+#include "daemon/inbound.h"
 #include "daemon/process.h"
 #include "daemon/reaper.h"
 #include "daemon/store/store.h"
@@ -48,6 +49,7 @@ struct daemon {
 	struct reaper *reaper;
 	struct publisher *publisher;
 	struct credentials *credentials;
+	struct inbound *inbound;
 	struct api *api;
 };
 
@@ -188,6 +190,8 @@ static int start_api(struct daemon *d, struct error *err)
 		o.token_ctx = d->credentials;
 	}
 	d->api = api_new(&o);
+	if (inbound_start(&d->config, d->controller, d->gate, &d->inbound, err) != 0)
+		return -1;
 	if (api_listen_unix(d->api, d->config.socket, err) != 0)
 		return -1;
 	uint16_t port = 0;
@@ -227,6 +231,7 @@ static bool stop(struct daemon *d)
 	if (d->api && !api_stop(d->api, API_STOP_MS))
 		return false;
 	api_free(d->api);
+	inbound_stop(d->inbound);
 	publisher_stop(d->publisher);
 	reaper_stop(d->reaper);
 	if (d->worker)

@@ -3,6 +3,7 @@
 
 #include "daemon/api/server.h"
 #include "daemon/config.h"
+#include "daemon/controller/tunnels.h"
 #include "daemon/store/store.h"
 #include "daemon/link/node_port.h"
 #include "shared/base/clock.h"
@@ -14,34 +15,39 @@
 
 enum { CHECKS_MAX = 32 };
 
-/* Public routes in are not offered by this daemon. */
-static cJSON *tunnels_json(void)
+static cJSON *tunnels_json(struct api *api)
 {
+	struct tunnel_offer o = { .enabled = false };
+	if (api->o.controller)
+		o = controller_tunnel_offer(api->o.controller);
 	cJSON *t = cJSON_CreateObject();
-	json_add_bool(t, "enabled", false);
-	json_add_str(t, "base_domain", NULL);
-	json_add_str(t, "public_scheme", NULL);
-	cJSON_AddItemToObject(t, "protocols", cJSON_CreateArray());
-	json_add_bool(t, "local_relay_enabled", false);
+	json_add_bool(t, "enabled", o.enabled);
+	json_add_str(t, "base_domain", o.enabled ? o.domain : NULL);
+	json_add_str(t, "public_scheme", o.enabled ? o.scheme : NULL);
+	cJSON *protocols = cJSON_AddArrayToObject(t, "protocols");
+	if (o.enabled)
+		cJSON_AddItemToArray(protocols, cJSON_CreateString(protocol_text(PROTOCOL_HTTP)));
+	json_add_bool(t, "local_relay_enabled", o.share);
+	/* Shares go over the stream connection of the API itself. */
 	json_add_str(t, "local_relay_url", NULL);
 	return t;
 }
 
-static cJSON *health_json(void)
+static cJSON *health_json(struct api *api)
 {
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "status", "ok");
 	json_add_str(j, "version", SANDBOX_VERSION);
 	json_add_str(j, "store", "sqlite");
 	json_add_time(j, "now", clock_wall_us());
-	cJSON_AddItemToObject(j, "tunnels", tunnels_json());
+	cJSON_AddItemToObject(j, "tunnels", tunnels_json(api));
 	return j;
 }
 
 int handle_healthz(struct request *r, struct answer *a, struct error *err)
 {
 	(void)err;
-	answer_json(a, r->route->status, health_json());
+	answer_json(a, r->route->status, health_json(r->api));
 	return 0;
 }
 
@@ -50,7 +56,7 @@ int handle_readyz(struct request *r, struct answer *a, struct error *err)
 	struct error e = ERROR_INIT;
 	if (store_ping(controller_store(r->api->o.controller), &e) != 0)
 		return error_set(err, ERR_UNAVAILABLE, "the store does not answer: %s", e.message);
-	answer_json(a, r->route->status, health_json());
+	answer_json(a, r->route->status, health_json(r->api));
 	return 0;
 }
 

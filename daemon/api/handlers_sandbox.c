@@ -30,6 +30,13 @@ static cJSON *create_json(const struct create_result *res)
 	cJSON *j = cJSON_CreateObject();
 	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&res->sandbox));
 	cJSON_AddItemToObject(j, "operation", operation_to_json(&res->operation));
+	cJSON *secrets = res->secrets.len ? cJSON_AddArrayToObject(j, "secrets") : NULL;
+	for (size_t i = 0; i < res->secrets.len; i++) {
+		cJSON *one = cJSON_CreateObject();
+		json_add_str(one, "tunnel_id", res->secrets.items[i].key);
+		json_add_str(one, "secret", res->secrets.items[i].value);
+		cJSON_AddItemToArray(secrets, one);
+	}
 	return j;
 }
 

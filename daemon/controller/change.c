@@ -69,6 +69,8 @@ static void tell_others(struct change *ch)
 		store_tell(s, NEWS_DEADLINE, NULL);
 	if (ch->n_events)
 		store_tell(s, NEWS_EVENT, NULL);
+	if (ch->routes)
+		store_tell(s, NEWS_ROUTES, NULL);
 }
 
 static int commit(struct change *ch, struct error *err)
@@ -93,6 +95,8 @@ int change_commit(struct change *ch, struct error *err)
 	tell_others(ch);
 	if (ch->n_events)
 		hooks_event(ch->c->hooks);
+	if (ch->routes)
+		hooks_routes(ch->c->hooks);
 	for (size_t i = 0; i < ch->n_given; i++)
 		nodes_give(ch->c, &ch->given[i]);
 	for (size_t i = 0; i < ch->n_ended; i++) {
@@ -197,7 +201,7 @@ int change_fail_op(struct change *ch, struct op_head *op, enum outcome outcome, 
 int change_move(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, const char *actor, struct error *err)
 {
 	char type[64];
-	if (store_sandbox_move(ch->tx, h, to, ch->now, err) != 0)
+	if (store_sandbox_move(ch->tx, h, to, ch->now, err) != 0 || tunnels_follow(ch, h, to->to, err) != 0)
 		return -1;
 	snprintf(type, sizeof(type), "sandbox.%s", sandbox_state_text(to->to));
 	change_event(ch, h, type, to->failure, actor);

@@ -105,12 +105,16 @@ static void on_news(void *ctx, enum store_news what, const struct id *id)
 	case NEWS_EVENT:
 		hooks_event(c->hooks);
 		break;
+	case NEWS_ROUTES:
+		hooks_routes(c->hooks);
+		break;
 	case NEWS_ANY:
 		look_at_nodes(c);
 		watches_look(c);
 		hooks_all_work(c->hooks);
 		hooks_wake(c->hooks, store_now(c->store));
 		hooks_event(c->hooks);
+		hooks_routes(c->hooks);
 		break;
 	}
 }
@@ -123,6 +127,7 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	pthread_mutex_init(&c->settings_lock, NULL);
 	c->watches = watches_new();
 	c->hooks = hooks_new();
+	c->shares = shares_new();
 	c->metrics = metrics_new();
 	c->queue = queue_new();
 	c->pools = pools_new();
@@ -149,6 +154,7 @@ void controller_free(struct controller *c)
 	metrics_free(c->metrics);
 	watches_free(c->watches);
 	hooks_free(c->hooks);
+	shares_free(c->shares);
 	nodes_done(c);
 	pthread_mutex_destroy(&c->settings_lock);
 	free(c);

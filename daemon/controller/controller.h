@@ -19,6 +19,7 @@ struct daemon_config;
 /* Who asks, as established by the server. */
 struct caller {
 	enum role role;
+	bool edge;                       /* the edge: it may dial what routes lead to, and nothing else */
 	char tenant[TENANT_MAX_LEN + 1]; /* the tenant they act in by default */
 	bool all_tenants;                /* admins */
 	char who[128];                   /* for audit and logs: "uid 1000", "token ci" */
@@ -39,6 +40,7 @@ struct create_result {
 	struct operation operation;
 	struct decision decision; /* always filled, also when refused */
 	bool replayed;            /* the idempotency key had been seen */
+	struct map secrets;       /* of its tunnels' visitors, by tunnel id: told here alone */
 };
 void create_result_init(struct create_result *r);
 void create_result_done(struct create_result *r);

@@ -25,6 +25,9 @@ void create_result_done(struct create_result *r)
 	sandbox_done(&r->sandbox);
 	operation_done(&r->operation);
 	decision_done(&r->decision);
+	for (size_t i = 0; i < r->secrets.len; i++)
+		explicit_bzero(r->secrets.items[i].value, strlen(r->secrets.items[i].value));
+	map_done(&r->secrets);
 	create_result_init(r);
 }
 
@@ -45,6 +48,8 @@ static int check(struct controller *c, const struct caller *who, const struct sp
 	free(ret->tenant);
 	ret->tenant = name;
 	if (spec_validate(ret, err) != 0)
+		return -1;
+	if (ret->n_exposures && (tunnels_check_offer(c, err) != 0 || tunnels_check_data(ret->sensitivity, err) != 0))
 		return -1;
 	int64_t max_ms = controller_settings(c).max_ttl_ms;
 	if (ret->ttl_ms > max_ms)
@@ -147,15 +152,37 @@ static void fill_sandbox(struct sandbox *s, const struct asked *a, const struct 
 	cJSON_Delete(decision);
 }
 
-/* warm: the row is there, and so may be what it stands for; a worker that does not find it ready begins anew. */
-static int write_rows(struct change *ch, struct asked *a, const struct sandbox *s, bool warm, struct error *err)
+/* What the spec exposes is there from the beginning, and leads somewhere once the sandbox runs. */
+static int write_tunnels(struct change *ch, const struct sandbox_head *h, struct create_result *ret, struct error *err)
 {
+	const struct spec *spec = &ret->sandbox.spec;
+	for (size_t i = 0; i < spec->n_exposures; i++) {
+		const struct exposure *e = &spec->exposures[i];
+		struct tunnel_request q = { .port = e->container_port, .protocol = e->protocol, .subdomain = e->subdomain,
+					    .auth = e->authenticated ? TUNNEL_AUTH_TOKEN : TUNNEL_AUTH_NONE };
+		struct tunnel_result t;
+		tunnel_result_init(&t);
+		int rc = tunnels_add(ch, h, &q, TUNNEL_PENDING, &t, err);
+		if (rc == 0 && t.secret[0])
+			map_set(&ret->secrets, t.tunnel.id.text, t.secret);
+		tunnel_result_done(&t);
+		if (rc != 0)
+			return error_wrap(err, "spec.exposures[%zu]", i);
+	}
+	return tunnels_of(ch->c, ch->tx, &h->id, &ret->sandbox.tunnels, &ret->sandbox.n_tunnels, err);
+}
+
+/* warm: the row is there, and so may be what it stands for; a worker that does not find it ready begins anew. */
+static int write_rows(struct change *ch, struct asked *a, struct create_result *ret, bool warm, struct error *err)
+{
+	const struct sandbox *s = &ret->sandbox;
 	struct sandbox_head h = { .id = s->id, .node = s->node_id, .state = s->state, .expires_us = s->expires_us };
 	snprintf(h.tenant, sizeof(h.tenant), "%s", s->spec.tenant);
 	a->key.sandbox = s->id;
 	a->key.operation = id_new();
 	struct op_new op = { .id = a->key.operation, .sandbox = &h, .kind = OPK_CREATE, .state = OP_PENDING, .attempts = warm, .actor = a->who->who };
-	if ((warm ? store_warm_claim(ch->tx, s, err) : store_sandbox_insert(ch->tx, s, err)) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0)
+	if ((warm ? store_warm_claim(ch->tx, s, err) : store_sandbox_insert(ch->tx, s, err)) != 0 || store_op_insert(ch->tx, &op, ch->now, err) != 0 ||
+	    write_tunnels(ch, &h, ret, err) != 0)
 		return -1;
 	change_event(ch, &h, "sandbox.scheduled", s->spec.name, a->who->who);
 	return a->key.key ? store_key_add(ch->tx, &a->key, ch->now, err) : 0;
@@ -181,7 +208,7 @@ static int commit_create(struct change *ch, struct asked *a, struct reservation 
 	if (warm < 0 || (!warm && reserve(ch, a, r, ret, err) != 0))
 		return -1;
 	fill_sandbox(s, a, &ret->decision, ch);
-	if (write_rows(ch, a, s, warm, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
+	if (write_rows(ch, a, ret, warm, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
 		return -1;
 	change_work(ch, &s->node_id);
 	change_wake(ch, s->expires_us);
@@ -211,6 +238,7 @@ static int create_twice(struct controller *c, struct asked *a, struct create_res
 	if (rc != 0 && local.code == ERR_CONFLICT && store_shared(c->store)) {
 		sandbox_done(&ret->sandbox);
 		operation_done(&ret->operation);
+		map_done(&ret->secrets);
 		sandbox_init(&ret->sandbox);
 		operation_init(&ret->operation);
 		a->key.body_hash = hash;

@@ -21,6 +21,8 @@ struct hooks {
 		void *ctx;
 	} *event;
 	size_t n_event;
+	void (*routes)(void *ctx);
+	void *routes_ctx;
 	void (*deadline)(void *ctx);
 	void *deadline_ctx;
 	int64_t wake_us;      /* what the timer waits for, 0: nothing */
@@ -120,6 +122,24 @@ void hooks_event(struct hooks *h)
 	pthread_mutex_lock(&h->lock);
 	for (size_t i = 0; i < h->n_event; i++)
 		h->event[i].fn(h->event[i].ctx);
+	pthread_mutex_unlock(&h->lock);
+}
+
+/* --- routes --- */
+
+void controller_on_routes(struct controller *c, void (*fn)(void *ctx), void *ctx)
+{
+	pthread_mutex_lock(&c->hooks->lock);
+	c->hooks->routes = fn;
+	c->hooks->routes_ctx = ctx;
+	pthread_mutex_unlock(&c->hooks->lock);
+}
+
+void hooks_routes(struct hooks *h)
+{
+	pthread_mutex_lock(&h->lock);
+	if (h->routes)
+		h->routes(h->routes_ctx);
 	pthread_mutex_unlock(&h->lock);
 }
 

@@ -8,6 +8,7 @@
 #define SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
 
 #include "daemon/controller/controller.h"
+#include "daemon/controller/tunnels.h"
 #include "daemon/store/identity.h"
 #include "daemon/store/store.h"
 #include "shared/base/buf.h"
@@ -35,6 +36,7 @@ struct nodes {
 };
 
 struct watches;
+struct shares;
 struct hooks;
 struct metrics;
 struct queue;
@@ -50,8 +52,10 @@ struct controller {
 	struct store *store;
 	pthread_mutex_t settings_lock;
 	struct settings settings;
+	struct tunnel_offer offer; /* under settings_lock */
 	struct nodes nodes;
 	struct watches *watches;
+	struct shares *shares;
 	struct hooks *hooks;
 	struct metrics *metrics;
 	struct queue *queue;
@@ -89,6 +93,7 @@ struct change {
 	int64_t wake_us;              /* a deadline that may be earlier than those known, 0: none */
 	struct change_event *events;  /* written at the end of the transaction: see store_event_lock */
 	size_t n_events;
+	bool routes;                  /* tunnels were added or removed */
 	struct doubt doubt;           /* what to look at again when the commit's end is unknown */
 };
 int change_begin(struct controller *c, enum db_mode mode, struct change *ret, struct error *err);
@@ -202,6 +207,7 @@ void hooks_free(struct hooks *h);
 void hooks_work(struct hooks *h, const struct id *node);
 void hooks_all_work(struct hooks *h);
 void hooks_event(struct hooks *h);
+void hooks_routes(struct hooks *h);
 /* Tells the timer when at_us is earlier than what it waits for. */
 void hooks_wake(struct hooks *h, int64_t at_us);
 /* Around the computing of the next deadline: what is announced between the two is not lost. Returns the earliest. */
@@ -231,6 +237,32 @@ void change_measure(struct change *ch, const struct op_head *op, bool queued, co
 void doubts_add(struct controller *c, const struct doubt *d);
 /* Ends commands nobody was given and hands out leases nobody got. -1: some are left for later. */
 int doubts_settle(struct controller *c, struct error *err);
+
+/* --- tunnels.c --- */
+
+int tunnels_check_offer(struct controller *c, struct error *err);
+int tunnels_check_data(enum sensitivity s, struct error *err);
+/* A tunnel of a sandbox that is new or runs. */
+int tunnels_add(struct change *ch, const struct sandbox_head *h, const struct tunnel_request *q, enum tunnel_state state, struct tunnel_result *ret,
+                struct error *err);
+/* What becomes of its tunnels when a sandbox moves. */
+int tunnels_follow(struct change *ch, const struct sandbox_head *h, enum sandbox_state to, struct error *err);
+/* Removes those whose time has come; *ret_next: the next time, when it is earlier. */
+int tunnels_expire(struct controller *c, int64_t *ret_next, struct error *err);
+/* A sandbox's, replacing *ret (freed). */
+int tunnels_of(struct controller *c, struct db_tx *tx, const struct id *sandbox, struct tunnel **ret, size_t *ret_n, struct error *err);
+
+/* Fills in host name and address. */
+void tunnel_address(const struct tunnel_offer *o, struct tunnel *t);
+/* A label for this tenant: the one asked for, when it is free, or (asked NULL) one nobody can guess. */
+int tunnels_claim(struct change *ch, const char *tenant, const char *asked, char ret[static TUNNEL_LABEL_MAX + 1], struct error *err);
+
+/* --- shares.c --- */
+
+struct shares *shares_new(void);
+void shares_free(struct shares *s);
+bool shares_hold(struct shares *all, const char *label);
+void shares_routes(struct shares *all, tunnel_route_fn fn, void *ctx);
 
 /* --- delete.c --- */
 

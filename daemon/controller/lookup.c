@@ -163,7 +163,7 @@ int lookup_load(struct controller *c, struct db_tx *tx, const struct id *id, str
 	int rc = store_sandbox_get(tx, id, ret, err);
 	if (rc == 0)
 		return not_found(id->text, err);
-	if (rc < 0)
+	if (rc < 0 || tunnels_of(c, tx, id, &ret->tunnels, &ret->n_tunnels, err) != 0)
 		return -1;
 	add_live_view(c, ret);
 	return 0;
@@ -238,6 +238,24 @@ static int collect(struct controller *c, struct page_query *page, const struct l
 	}
 }
 
+/* There are few tunnels beside many sandboxes. */
+static int add_tunnels(struct controller *c, const struct caller *who, struct sandbox_list *l, struct error *err)
+{
+	struct tunnel_list t = { .len = 0 };
+	if (controller_tunnels(c, who, NULL, &t, err) != 0)
+		return -1;
+	for (size_t i = 0; i < t.len; i++)
+		for (size_t k = 0; k < l->len; k++) {
+			struct sandbox *s = &l->items[k];
+			if (!id_eq(&s->id, &t.items[i].sandbox))
+				continue;
+			s->tunnels = xrealloc(s->tunnels, s->n_tunnels + 1, sizeof(*s->tunnels));
+			s->tunnels[s->n_tunnels++] = t.items[i];
+		}
+	tunnel_list_done(&t);
+	return 0;
+}
+
 int controller_list(struct controller *c, const struct caller *who, const struct list_query *q, struct sandbox_list *ret, struct error *err)
 {
 	const char *tenant = access_filter(who);
@@ -249,7 +267,7 @@ int controller_list(struct controller *c, const struct caller *who, const struct
 	if (q->limit && q->limit < PAGE && !q->labels)
 		page.limit = q->limit;
 	struct sandbox_list l = { .len = 0 };
-	if (collect(c, &page, q, &l, err) != 0) {
+	if (collect(c, &page, q, &l, err) != 0 || add_tunnels(c, who, &l, err) != 0) {
 		sandbox_list_done(&l);
 		return -1;
 	}

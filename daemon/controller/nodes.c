@@ -126,9 +126,12 @@ void nodes_place(struct controller *c, const struct spec *spec, struct decision 
 	struct settings settings = controller_settings(c);
 	struct nodes *n = &c->nodes;
 	int64_t now_ms = clock_mono_ms();
+	bool tunnels = controller_tunnel_offer(c).enabled; /* every node can be dialled into */
 	pthread_mutex_lock(&n->lock);
-	for (size_t i = 0; i < n->len; i++)
+	for (size_t i = 0; i < n->len; i++) {
 		n->views[i].stale = is_stale(n->extra[i], now_ms);
+		n->views[i].tunnels = tunnels;
+	}
 	aegis_place(spec, &settings.policy, n->views, n->len, d);
 	if (r && d->placed) {
 		struct node_view *v = NULL;

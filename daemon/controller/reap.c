@@ -1,5 +1,6 @@
 /* Deadlines: expiry, retries of removals, retention; and moving a deadline. The timer belongs to the daemon's main. */
 #include "daemon/controller/internal.h"
+#include "daemon/store/tunnels.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/limits.h"
@@ -155,7 +156,7 @@ static int prune_once(struct controller *c, int64_t before, bool *more, struct e
 	auto_tx *tx = NULL;
 	int64_t audit_before = store_now(c->store) - LIMIT_AUDIT_DAYS * 24LL * 3600 * 1000000;
 	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_prune(tx, before, more, err) != 0 ||
-	    store_audit_prune(tx, audit_before, more, err) != 0)
+	    store_audit_prune(tx, audit_before, more, err) != 0 || store_tunnel_prune(tx, store_now(c->store), err) != 0)
 		return -1;
 	return db_commit(steal(&tx), err);
 }
@@ -202,8 +203,8 @@ int64_t controller_reap(struct controller *c)
 		next = hooks_end_wake(c->hooks, next);
 		return next ? store_wall(c->store, next) : 0;
 	}
-	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 || pools_keep(c, &other, &err) != 0 ||
-	    prune(c, &next, &err) != 0) {
+	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || tunnels_expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 ||
+	    pools_keep(c, &other, &err) != 0 || prune(c, &next, &err) != 0) {
 		/* A database that went away has been reported where it was noticed. */
 		log_line(err.code == ERR_UNAVAILABLE && store_shared(c->store) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;

@@ -4,7 +4,9 @@
 #include "daemon/link/gate.h"
 
 #include "daemon/controller/identity.h"
+#include "daemon/controller/tunnels.h"
 #include "daemon/link/refusal.h"
+#include "daemon/link/share.h"
 #include "daemon/worker/mailbox.h"
 #include "daemon/worker/muxconn.h"
 #include "shared/base/io.h"
@@ -21,6 +23,7 @@ struct gate {
 	struct mailbox *mail;
 	struct controller *controller;
 	struct node_ports *ports;
+	struct shared_ports *shares;
 	struct client *clients;
 };
 
@@ -295,6 +298,7 @@ static const char *action_of(uint64_t kind)
 		[MUX_KIND_EXEC] = "stream.exec",	   [MUX_KIND_RESUME] = "stream.resume",	      [MUX_KIND_ATTACH] = "stream.attach",
 		[MUX_KIND_FILES_GET] = "stream.files_get", [MUX_KIND_FILES_PUT] = "stream.files_put", [MUX_KIND_DIAL] = "stream.dial",
 		[MUX_KIND_PS] = "stream.ps",		   [MUX_KIND_WATCH] = "stream.watch",
+		[MUX_KIND_SHARE] = "stream.share",
 	};
 
 	return kind < ARRAY_LEN(actions) && actions[kind] ? actions[kind] : "stream.unknown";
@@ -323,9 +327,45 @@ static void audit(const struct asked *a, uint64_t kind)
 	controller_audit(a->c->g->controller, &a->c->who, &e);
 }
 
+/* For the edge, which speaks for strangers: what it asks is looked up again. */
+static int open_route(const struct asked *a, struct error *err)
+{
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_SANDBOX, MUX_F_PORT };
+	auto_free char *text = NULL;
+	auto_tlv out = TLV_INIT;
+	uint64_t port = tlv_u64(a->fields, MUX_F_PORT, 0);
+	struct node_stream what = { .kind = MUX_KIND_DIAL, .fields = &out };
+	struct id node;
+
+	if (tlv_u64(a->fields, MUX_F_KIND, 0) != MUX_KIND_DIAL || port < 1 || port > UINT16_MAX)
+		return error_set(err, ERR_FORBIDDEN, "the edge only dials");
+	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &text, err) != 0)
+		return -1;
+	if (!text || id_parse(text, &what.sandbox) != 0)
+		return error_set(err, ERR_INVALID, "the edge names sandboxes by their ids");
+	if (shared_port_dial(a->c->g->shares, &what.sandbox, a->m, a->stream))
+		return 0;
+	if (controller_route_dial(a->c->g->controller, &what.sandbox, (uint16_t)port, &node, err) != 0)
+		return -1;
+	tlv_add_u64(&out, MUX_F_KIND, MUX_KIND_DIAL);
+	tlv_add_u64(&out, MUX_F_PORT, port);
+	return hand_on(a, &node, &what, err);
+}
+
+static void open_share(const struct asked *a)
+{
+	struct error err = ERROR_INIT;
+
+	if (shared_port_open(a->c->g->shares, &a->c->who, a->m, a->stream, a->fields, &err) != 0)
+		refuse_error(a, &err);
+}
+
 static void open_kind(const struct asked *a, uint64_t kind)
 {
 	switch (kind) {
+	case MUX_KIND_SHARE:
+		open_share(a);
+		break;
 	case MUX_KIND_EXEC:
 		open_exec(a);
 		break;
@@ -352,7 +392,14 @@ static void on_opened(void *ctx, struct muxconn *conn, uint32_t stream, const st
 	struct error refused = ERROR_INIT;
 	struct asked a = { .c = ctx, .m = muxconn_mux(conn), .stream = stream, .fields = fields, .refused = &refused };
 	uint64_t kind = tlv_u64(fields, MUX_F_KIND, 0);
+	struct error err = ERROR_INIT;
 
+	/* Visitors are not in the audit log: their requests are not operators' deeds. */
+	if (a.c->who.edge) {
+		if (open_route(&a, &err) != 0)
+			refuse_error(&a, &err);
+		return;
+	}
 	open_kind(&a, kind);
 	audit(&a, kind);
 }
@@ -425,6 +472,7 @@ struct gate *gate_new(struct muxloop *loop, struct mailbox *mail, struct control
 	g->mail = mail;
 	g->controller = c;
 	g->ports = ports;
+	g->shares = shared_ports_new(muxloop_base(loop), c);
 	return g;
 }
 
@@ -435,5 +483,6 @@ void gate_free(struct gate *g)
 	mailbox_drain(g->mail);
 	while (g->clients)
 		muxconn_drop(g->clients->conn, "the daemon stops");
+	shared_ports_free(g->shares);
 	free(g);
 }

@@ -9,6 +9,7 @@
 #include "daemon/store/migrations/0003_events.h"
 #include "daemon/store/migrations/0004_identity.h"
 #include "daemon/store/migrations/0005_pools.h"
+#include "daemon/store/migrations/0006_tunnels.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -21,6 +22,7 @@ static const struct {
 	{ 3, "events", migration_0003_events },
 	{ 4, "identity", migration_0004_identity },
 	{ 5, "pools", migration_0005_pools },
+	{ 6, "tunnels", migration_0006_tunnels },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

@@ -47,6 +47,7 @@ enum store_news {
 	NEWS_WORK = 'w',      /* there may be something to lease; the node's */
 	NEWS_DEADLINE = 'd',  /* a deadline may have moved earlier */
 	NEWS_EVENT = 'e',     /* events were added */
+	NEWS_ROUTES = 'r',    /* tunnels were added or removed */
 	NEWS_ANY = '.',       /* from time to time, and when news may have been missed: look for yourself */
 };
 /* Called from a thread of the store's own. */

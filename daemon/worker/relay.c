@@ -5,6 +5,7 @@
  */
 #include "daemon/worker/exec_priv.h"
 #include "daemon/worker/ring.h"
+#include "daemon/worker/splice.h"
 
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
@@ -28,8 +29,7 @@ struct side {
 };
 
 struct relay {
-	struct execs *e;
-	struct box *box;
+	struct relay_owner owner;
 	struct relay *next;
 	struct side client, init;
 };
@@ -54,14 +54,15 @@ static void side_done(struct side *s)
 
 static void relay_free(struct relay *r)
 {
-	struct relay **at = &r->box->relays;
+	struct relay **at = r->owner.list;
 
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
 	side_done(&r->client);
 	side_done(&r->init);
-	box_release(r->e, r->box);
+	if (r->owner.freed)
+		r->owner.freed(r->owner.a, r->owner.b);
 	free(r);
 }
 
@@ -238,50 +239,79 @@ static const struct stream_ops init_ops = {
 	.writable = on_writable,
 };
 
-static struct relay *relay_new(struct execs *e, struct box *b, struct mux *client, uint32_t stream)
+static struct relay *relay_new(const struct relay_owner *o, struct mux *client, uint32_t stream)
 {
 	struct relay *r = xcalloc(1, sizeof(*r));
 
-	r->e = e;
-	r->box = b;
+	r->owner = *o;
 	r->client.relay = r->init.relay = r;
-	r->next = b->relays;
-	b->relays = r;
+	r->next = *o->list;
+	*o->list = r;
 	stream_bind(&r->client.stream, &client_ops, client, stream);
 	return r;
 }
 
 /* A relay without a second side: what a client sends on it is dropped. */
+void relay_alone(const struct relay_owner *o, struct mux *client, uint32_t stream)
+{
+	relay_new(o, client, stream);
+	mux_accept(client, stream, NULL, LIMIT_MUX_WINDOW);
+}
+
+void relay_splice(const struct relay_owner *o, struct mux *client, uint32_t stream, struct mux *far, const struct tlv *fields)
+{
+	struct relay *r = relay_new(o, client, stream);
+	struct error err = ERROR_INIT;
+	uint32_t id;
+
+	if (!far) {
+		close_client(r, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init is not connected; try again");
+		return;
+	}
+	id = mux_open(far, fields, LIMIT_MUX_WINDOW, &err);
+	if (id == 0)
+		close_client(r, MUX_ERR_RESOURCES, err.message);
+	else
+		stream_bind(&r->init.stream, &init_ops, far, id);
+}
+
+void relay_close_all(struct relay **list, enum mux_error why, const char *text)
+{
+	struct relay *next;
+
+	for (struct relay *r = *list; r; r = next) {
+		next = r->next;
+		close_client(r, why, text);
+	}
+}
+
+/* --- of a sandbox --- */
+
+static void release(void *e, void *b)
+{
+	box_release(e, b);
+}
+
+static struct relay_owner box_owner(struct execs *e, struct box *b)
+{
+	return (struct relay_owner){ .list = &b->relays, .freed = release, .a = e, .b = b };
+}
+
 void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t stream)
 {
-	relay_new(e, b, client, stream);
-	mux_accept(client, stream, NULL, LIMIT_MUX_WINDOW);
+	struct relay_owner o = box_owner(e, b);
+
+	relay_alone(&o, client, stream);
 }
 
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)
 {
-	struct mux *m = initlink_mux(e->links, &b->sandbox);
-	struct relay *r = relay_new(e, b, client, stream);
-	struct error err = ERROR_INIT;
-	uint32_t id;
+	struct relay_owner o = box_owner(e, b);
 
-	if (!m) {
-		close_client(r, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init is not connected; try again");
-		return;
-	}
-	id = mux_open(m, init_fields, LIMIT_MUX_WINDOW, &err);
-	if (id == 0)
-		close_client(r, MUX_ERR_RESOURCES, err.message);
-	else
-		stream_bind(&r->init.stream, &init_ops, m, id);
+	relay_splice(&o, client, stream, initlink_mux(e->links, &b->sandbox), init_fields);
 }
 
 void relay_end_all(struct box *b, enum mux_error why, const char *text)
 {
-	struct relay *next;
-
-	for (struct relay *r = b->relays; r; r = next) {
-		next = r->next;
-		close_client(r, why, text);
-	}
+	relay_close_all(&b->relays, why, text);
 }

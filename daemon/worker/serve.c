@@ -137,6 +137,7 @@ int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct nod
 	case MUX_KIND_WATCH:
 		return open_watch(e, m, stream, what);
 	case MUX_KIND_DEADLINE:
+	case MUX_KIND_SHARE:
 		break;
 	}
 	return error_set(err, ERR_INVALID, "this kind of stream is not known here: update the worker");

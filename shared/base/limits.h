@@ -66,6 +66,10 @@
 	LIMIT(SPOOL_DISK_MAX, 1024 * 1024 * 1024, "bytes", "disk that the output of ended commands may take; the oldest goes first") \
 	LIMIT(EVENT_STREAMS_MAX, 256, "streams", "open streams of events of one daemon") \
 	LIMIT(FORWARDS_MAX, 64, "ports", "ports of one `sandbox forward`") \
+	LIMIT(EDGE_HEAD_MAX, 32 * 1024, "bytes", "request line and headers of a tunnel's visitor, and those of a server's answer") \
+	LIMIT(EDGE_CONNECTIONS, 8192, "connections", "open connections of visitors; beyond it those that have sent no request yet make room") \
+	LIMIT(EDGE_QUEUED_MIB, 256, "MiB", "bytes of answers that wait for slow visitors, all together; who would add to it is cut off") \
+	LIMIT(TUNNEL_NAME_DAYS, 30, "days", "how long a chosen name of a tunnel stays with its tenant after its last use") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

@@ -57,6 +57,26 @@ static void add_decision(cJSON *j, const char *text)
 		cJSON_AddItemToObject(j, "decision", decision);
 }
 
+cJSON *tunnel_to_json(const struct tunnel *t)
+{
+	cJSON *j = cJSON_CreateObject();
+	add_id(j, "id", &t->id);
+	json_add_i64(j, "container_port", t->port);
+	json_add_str(j, "protocol", protocol_text(t->protocol));
+	json_add_str(j, "subdomain", t->label);
+	json_add_str(j, "hostname", t->hostname);
+	json_add_str(j, "public_url", t->url);
+	json_add_bool(j, "authenticated", t->auth != TUNNEL_AUTH_NONE);
+	json_add_str(j, "state", tunnel_state_text(t->state));
+	json_add_str(j, "failure", t->failure[0] ? t->failure : NULL);
+	add_id(j, "sandbox_id", &t->sandbox);
+	json_add_str(j, "auth", tunnel_auth_text(t->auth));
+	json_add_str(j, "host_header", t->keep_host ? "keep" : "rewrite");
+	json_add_time(j, "created_at", t->created_us);
+	json_add_time(j, "expires_at", t->expires_us);
+	return j;
+}
+
 cJSON *sandbox_to_json(const struct sandbox *s)
 {
 	cJSON *j = cJSON_CreateObject();
@@ -77,7 +97,9 @@ cJSON *sandbox_to_json(const struct sandbox *s)
 	json_add_time(j, "ended_at", s->ended_us);
 	json_add_str(j, "end_reason", s->end_reason == OUTCOME_NONE ? NULL : outcome_text(s->end_reason));
 	json_add_str(j, "failure", s->failure);
-	cJSON_AddItemToObject(j, "tunnels", cJSON_CreateArray());
+	cJSON *tunnels = cJSON_AddArrayToObject(j, "tunnels");
+	for (size_t i = 0; i < s->n_tunnels; i++)
+		cJSON_AddItemToArray(tunnels, tunnel_to_json(&s->tunnels[i]));
 	add_decision(j, s->decision);
 	return j;
 }

@@ -18,6 +18,9 @@ cJSON *command_to_json(const struct command *c);
 /* REST body: {argv, cwd, env:{}, timeout_seconds, user}. */
 int command_from_json(const cJSON *j, const char *name, struct command *ret, struct error *err);
 
+/* {id, container_port, protocol, subdomain, hostname, public_url, authenticated, state, failure, sandbox_id, auth, host_header, created_at, expires_at} */
+cJSON *tunnel_to_json(const struct tunnel *t);
+
 /* {id, spec, state, node_id, isolation, tier, risk_score, created_at, updated_at, expires_at, failure, tunnels:[], name, node_name, unreachable, end_reason, image_digest, decision?} */
 cJSON *sandbox_to_json(const struct sandbox *s);
 int sandbox_from_json(const cJSON *j, const char *name, struct sandbox *ret, struct error *err);

@@ -14,6 +14,8 @@
 #define OUTCOME_V(id, wire) OUTCOME_##id,
 #define ROLE_V(id, wire) ROLE_##id,
 #define PROTOCOL_V(id, wire) PROTOCOL_##id,
+#define TUNNEL_V(id, wire) TUNNEL_##id,
+#define TUNNEL_AUTH_V(id, wire) TUNNEL_AUTH_##id,
 
 #define ENUM(type, PREFIX, ROWS) \
 	enum type { ROWS(PREFIX##_V) PREFIX##_COUNT }; \

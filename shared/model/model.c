@@ -245,6 +245,7 @@ void sandbox_done(struct sandbox *s)
 	free_str(&s->decision);
 	free_str(&s->image_digest);
 	free_str(&s->failure);
+	free(s->tunnels);
 	sandbox_init(s);
 }
 
@@ -256,6 +257,7 @@ void sandbox_copy(struct sandbox *dst, const struct sandbox *src)
 	s.decision = xstrdup0(src->decision);
 	s.image_digest = xstrdup0(src->image_digest);
 	s.failure = xstrdup0(src->failure);
+	s.tunnels = src->n_tunnels ? xmemdup(src->tunnels, src->n_tunnels * sizeof(*src->tunnels)) : NULL;
 	sandbox_done(dst);
 	*dst = s;
 }

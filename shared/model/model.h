@@ -150,6 +150,23 @@ static inline bool op_ended(enum op_state s)
 	return s == OP_SUCCEEDED || s == OP_FAILED;
 }
 
+enum { TUNNEL_LABEL_MAX = 63, TUNNEL_HOST_MAX = 319, TUNNEL_URL_MAX = 351 };
+
+/* A public route to a port of a sandbox. */
+struct tunnel {
+	struct id id, sandbox;
+	char tenant[TENANT_MAX_LEN + 1];
+	char label[TUNNEL_LABEL_MAX + 1]; /* the first part of its host name */
+	char hostname[TUNNEL_HOST_MAX + 1], url[TUNNEL_URL_MAX + 1];
+	uint16_t port;
+	enum protocol protocol;
+	enum tunnel_auth auth;        /* what visitors must show */
+	bool keep_host;               /* the server is given the public name, else localhost:PORT */
+	enum tunnel_state state;
+	char failure[256];            /* "": none */
+	int64_t created_us, expires_us; /* expires 0: with the sandbox */
+};
+
 struct sandbox {
 	struct id id;
 	struct spec spec;
@@ -165,6 +182,8 @@ struct sandbox {
 	int64_t created_us, updated_us, expires_us;
 	int64_t ended_us;     /* 0 while live */
 	enum outcome end_reason; /* EXPIRED or DELETED once it ended so */
+	struct tunnel *tunnels; /* n_tunnels, owned */
+	size_t n_tunnels;
 };
 
 void sandbox_init(struct sandbox *s);

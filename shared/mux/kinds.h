@@ -18,6 +18,7 @@ enum mux_kind {
 	MUX_KIND_PS = 7,      /* process list as text in ACCEPT */
 	MUX_KIND_DEADLINE = 8, /* server→init: the sandbox's end moved to DEADLINE_US */
 	MUX_KIND_WATCH = 9,    /* client→server: nothing flows; the CLOSE says that and how the sandbox ended */
+	MUX_KIND_SHARE = 10,   /* client→server: a port of the client's machine under a public name; the server opens DIAL streams */
 };
 
 enum mux_open_flag {
@@ -34,6 +35,9 @@ enum mux_control_action {
 	MUX_CONTROL_RESIZE = 2, /* ROWS, COLS */
 	MUX_CONTROL_CANCEL = 3, /* TERM to the whole tree, then KILL */
 };
+
+/* OPEN share, ACTION: what the server behind the port sees as Host. */
+enum mux_share_host { MUX_SHARE_REWRITE_HOST = 0, MUX_SHARE_KEEP_HOST = 1 };
 
 /* CLOSE OUTCOME: the numbers of `enum outcome` (shared/model), for those that do not link the model. */
 enum mux_outcome {

@@ -145,7 +145,7 @@ PY
 		--set "daemon.init_path=$BUILD/sandbox-init" --set daemon.log_level=debug --set "daemon.listen=127.0.0.1:$up" \
 		--set daemon.hosts=localhost --set daemon.trusted_proxies=127.0.0.1 >"$dir/log" 2>&1 3>&- &
 	daemon_pid=$!
-	HOME=$dir XDG_DATA_HOME=$dir XDG_CONFIG_HOME=$dir SANDBOX_DOMAIN="https://localhost:$front" SANDBOX_UPSTREAM="127.0.0.1:$up" SANDBOX_HTTP_PORT="$(free_port)" \
+	HOME=$dir XDG_DATA_HOME=$dir XDG_CONFIG_HOME=$dir SANDBOX_DOMAIN="https://localhost:$front" SANDBOX_UPSTREAM="127.0.0.1:$up" SANDBOX_TUNNELS="tunnels.localhost:$front" SANDBOX_HTTP_PORT="$(free_port)" \
 		caddy run --config "$TOP/installer/Caddyfile" --adapter caddyfile >"$dir/caddy.log" 2>&1 3>&- &
 	pid=$!
 	local root=$dir/caddy/pki/authorities/local/root.crt ok=0

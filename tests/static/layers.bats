@@ -46,6 +46,10 @@ no_include() {
 	[ "$status" -eq 1 ] || { echo "$output"; return 1; }
 }
 
+@test "the edge parses strangers' bytes: it includes no store, controller, runtime or API" {
+	no_include daemon/edge '(cli|daemon/(store|controller|runtime|api|aegis|link|events|daemon\.h))/?'
+}
+
 @test "cli and daemon do not include each other" {
 	no_include cli 'daemon/(api|controller|aegis|store|worker|runtime|init|edge|egress)'
 	no_include daemon 'cli/'

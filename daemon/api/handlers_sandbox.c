@@ -12,6 +12,9 @@
 
 #include <string.h>
 
+/* How long a create waits for what gives way to it. */
+enum { YIELD_SECONDS = 10 };
+
 static int read_spec(struct request *r, struct spec *ret, struct error *err)
 {
 	auto_json *j = NULL;
@@ -98,8 +101,10 @@ static int create(struct request *r, const struct spec *spec, int64_t wait_secon
 	struct error e = ERROR_INIT;
 	struct create_result res;
 	create_result_init(&res);
-	int64_t poll_seconds = wait_seconds < LIMIT_WAIT_MAX_SECONDS ? wait_seconds : LIMIT_WAIT_MAX_SECONDS;
 	int rc = controller_create(r->api->o.controller, &r->caller, spec, false, key, &res, &e);
+	if (res.yielded && wait_seconds < YIELD_SECONDS)
+		wait_seconds = YIELD_SECONDS;
+	int64_t poll_seconds = wait_seconds < LIMIT_WAIT_MAX_SECONDS ? wait_seconds : LIMIT_WAIT_MAX_SECONDS;
 	if (rc == 0 || e.code != ERR_NO_CAPACITY || poll_seconds == 0)
 		return answer_create(r, a, rc, &res, &e, err);
 	create_result_done(&res);
@@ -229,6 +234,9 @@ static int stats_job(struct request *r, struct answer *a, struct error *err)
 	struct node_port *n = node_ports_find(r->api->o.nodes, &s.node_id, err);
 	if (!n || n->ops->stats(n, &s.id, &st, err) != 0)
 		return -1;
+	/* A container's has room for sandbox-init beside what was asked; of the other tiers the host counts something else. */
+	if (s.tier == TIER_CONTAINER && st.pids_limit > s.spec.resources.pids)
+		st.pids_limit = s.spec.resources.pids;
 	cJSON *j = cJSON_CreateObject();
 	json_add_i64(j, "cpu_us", (int64_t)st.cpu_us);
 	json_add_i64(j, "memory_bytes", (int64_t)st.memory_bytes);

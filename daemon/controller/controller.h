@@ -41,6 +41,7 @@ struct create_result {
 	struct decision decision; /* always filled, also when refused */
 	bool replayed;            /* the idempotency key had been seen */
 	struct map secrets;       /* of its tunnels' visitors, by tunnel id: told here alone */
+	bool yielded;             /* refused, but what waits in a pool is being ended for it: it fits in a moment */
 };
 void create_result_init(struct create_result *r);
 void create_result_done(struct create_result *r);

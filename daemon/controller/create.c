@@ -300,7 +300,14 @@ int create_now(struct controller *c, const struct caller *who, const struct spec
 int controller_create(struct controller *c, const struct caller *who, const struct spec *spec, bool explain_only,
 		      const char *idempotency_key, struct create_result *ret, struct error *err)
 {
+	struct error e = ERROR_INIT;
 	if (explain_only)
 		return decide(c, who, spec, true, NULL, ret, err);
-	return queue_create(c, who, spec, idempotency_key, ret, err);
+	int rc = queue_create(c, who, spec, idempotency_key, ret, &e);
+	/* A quota looks at no node, and what waits in pools is in none. */
+	if (rc != 0 && e.code == ERR_NO_CAPACITY && ret->decision.n_nodes > 0)
+		ret->yielded = pools_yield(c, spec, &ret->decision);
+	if (rc != 0 && err)
+		*err = e;
+	return rc;
 }

@@ -157,6 +157,9 @@ int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct 
 /* Starts and ends what the configuration wants; lowers *next_us to when to look again. */
 int pools_keep(struct controller *c, int64_t *next_us, struct error *err);
 void pools_metrics(struct controller *c, struct buf *out);
+bool pools_any(struct controller *c);
+/* Ends as few of those that wait as would let in a request that was refused (d). False: that would not help. */
+bool pools_yield(struct controller *c, const struct spec *s, const struct decision *d);
 
 /* --- audit.c --- */
 
@@ -186,8 +189,9 @@ void nodes_metrics(struct controller *c, struct buf *out);
 /* Fills the decision; take (may be NULL) gets node and is taken in memory when placed. */
 void nodes_place(struct controller *c, const struct spec *spec, struct decision *d, struct reservation *take);
 void nodes_give(struct controller *c, const struct reservation *r);
-/* Whether the request could be placed on this node if one such sandbox less were there; then d says that it is, from this pool. */
-bool nodes_claim(struct controller *c, const struct spec *spec, const struct id *node, const char *pool, struct decision *d);
+/* Calls fn for every node as it is now, under their lock. */
+typedef void (*node_fn)(void *ctx, const struct node_view *v);
+void nodes_each(struct controller *c, node_fn fn, void *ctx);
 /* Reads again what is taken, and what nodes of other controllers report: they place there too. */
 int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err);
 /* The same in a shared store, when the last time is some while ago. */

@@ -142,30 +142,16 @@ void nodes_place(struct controller *c, const struct spec *spec, struct decision 
 	pthread_mutex_unlock(&n->lock);
 }
 
-bool nodes_claim(struct controller *c, const struct spec *spec, const struct id *node, const char *pool, struct decision *d)
+void nodes_each(struct controller *c, node_fn fn, void *ctx)
 {
-	struct settings settings = controller_settings(c);
-	const struct resources *own = &spec->resources;
-	const char *region = spec->placement.preferred_region;
-	struct node_view *v = NULL;
-	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
-	bool fits = x && (!region || strcmp(region, v->region) == 0);
-	if (fits) {
-		struct node_view without = *v;
-		without.stale = is_stale(x, clock_mono_ms());
-		without.free.cpu_millis += own->cpu_millis;
-		without.free.memory_mib += own->memory_mib;
-		without.free.disk_mib += own->disk_mib;
-		without.free.pids += own->pids;
-		without.sandboxes = left(without.sandboxes, 1);
-		aegis_place(spec, &settings.policy, &without, 1, d);
-		fits = d->placed;
+	struct nodes *n = &c->nodes;
+	int64_t now_ms = clock_mono_ms();
+	pthread_mutex_lock(&n->lock);
+	for (size_t i = 0; i < n->len; i++) {
+		n->views[i].stale = is_stale(n->extra[i], now_ms);
+		fn(ctx, &n->views[i]);
 	}
-	pthread_mutex_unlock(&c->nodes.lock);
-	if (fits)
-		snprintf(d->nodes[0].reason, sizeof(d->nodes[0].reason), "a sandbox of pool %s was ready", pool);
-	return fits;
+	pthread_mutex_unlock(&n->lock);
 }
 
 bool nodes_reachable(struct controller *c, const struct id *node)

@@ -149,20 +149,25 @@ static int pick(struct change *ch, const struct spec *s, const char *key, const 
 		int rc = store_warm_next(ch->tx, key, ch->now + USABLE_US, ret, ret, &node, err);
 		if (rc <= 0)
 			return rc;
-		if (nodes_claim(ch->c, s, &node, pool, d))
+		if (pool_may_claim(ch->c, s, &node, pool, d))
 			return 1;
 	}
 	return 0;
 }
 
+bool pools_any(struct controller *c)
+{
+	pthread_mutex_lock(&c->pools->lock);
+	bool any = c->pools->n > 0;
+	pthread_mutex_unlock(&c->pools->lock);
+	return any;
+}
+
 int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct decision *d, struct error *err)
 {
 	char name[POOL_NAME_SIZE];
-	pthread_mutex_lock(&ch->c->pools->lock);
-	bool any = ch->c->pools->n > 0;
-	pthread_mutex_unlock(&ch->c->pools->lock);
 	/* Only a container's name can be changed from outside. */
-	if (!any || (s->name && d->required != TIER_CONTAINER))
+	if (!pools_any(ch->c) || (s->name && d->required != TIER_CONTAINER))
 		return 0;
 	auto_free char *key = pool_key(s, d->required);
 	if (!match(ch->c, key, name) || nodes_follow(ch->c, ch->tx, err) != 0)

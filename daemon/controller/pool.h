@@ -32,6 +32,17 @@ struct pools {
 char *pool_key(const struct spec *asked, enum tier tier);
 /* The tier that policy makes of a pool's spec. */
 enum tier pool_tier(struct controller *c, const struct spec *s);
+/* Whether the request could be placed on this node if one such sandbox less were there; then d says that it is, from this pool. */
+bool pool_may_claim(struct controller *c, const struct spec *spec, const struct id *node, const char *pool, struct decision *d);
+/* Of those that wait, brings those to the front that would have to end for the request to be placed, and returns how many they are; 0: it
+ * would not help. */
+struct pool_member {
+	struct id id, node;
+	struct resources resources;
+};
+size_t pool_must_yield(struct controller *c, const struct spec *spec, enum tier required, struct pool_member *members, size_t n);
+/* Ends one that waits; nothing when it was claimed meanwhile. */
+int pool_end_member(struct controller *c, const struct id *id, struct error *err);
 /* A copy of the i-th pool, to be looked at without the lock (spec_done its spec); false: there are no more. */
 bool pool_copy(struct controller *c, size_t i, struct pool *ret);
 

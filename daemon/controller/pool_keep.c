@@ -47,8 +47,7 @@ static void members_done(struct members *all)
 
 /* --- ending --- */
 
-/* Nothing when it was claimed meanwhile. */
-static int end_member(struct controller *c, const struct id *id, struct error *err)
+int pool_end_member(struct controller *c, const struct id *id, struct error *err)
 {
 	auto_change ch = CHANGE_INIT;
 	struct sandbox_head h;
@@ -214,7 +213,7 @@ static int trim(struct pass *ps, const struct pool *p, const char *key, size_t *
 		bool keep = kept < p->size && strcmp(m->key, key) == 0;
 		kept += keep;
 		m->pool[0] = '\0'; /* seen */
-		if (!keep && end_member(ps->c, &m->id, err) != 0)
+		if (!keep && pool_end_member(ps->c, &m->id, err) != 0)
 			return -1;
 	}
 	*ret_kept = kept;
@@ -234,7 +233,7 @@ static int keep_pool(struct pass *ps, const struct pool *p, struct error *err)
 static int end_strays(struct pass *ps, struct error *err)
 {
 	for (size_t i = 0; i < ps->members.n; i++)
-		if (ps->members.items[i].pool[0] && end_member(ps->c, &ps->members.items[i].id, err) != 0)
+		if (ps->members.items[i].pool[0] && pool_end_member(ps->c, &ps->members.items[i].id, err) != 0)
 			return -1;
 	return 0;
 }

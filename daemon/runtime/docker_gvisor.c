@@ -225,5 +225,6 @@ int docker_gvisor_probe(struct docker *d, struct runtime_probe *p, const cJSON *
 	if (rc != 0 && local.code == ERR_UNREACHABLE)
 		return error_set(err, local.code, "%s", local.message);
 	docker_offer(t, rc == 0, rc == 0 ? "a probe ran, and the memory, CPU and PID limits stopped it" : local.message);
+	t->again = rc != 0 && local.code == ERR_UNAVAILABLE;
 	return 0;
 }

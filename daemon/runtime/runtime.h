@@ -102,6 +102,7 @@ typedef bool (*runtime_progress)(void *ctx, const char *text, int percent);
 
 struct tier_offer {
 	bool offered;
+	bool again;       /* not offered for what a pressed machine may have caused: another probe may find it */
 	char reason[256]; /* why not, or what was seen */
 };
 

@@ -82,21 +82,27 @@ void capacity_measure(struct worker *w)
  * The largest of what is short: memory taken, time stalled on memory, time stalled on I/O. A queue for the processors slows work but breaks
  * none, so it counts for choosing among nodes and stays below any sensible policy.max_host_pressure.
  */
-static double pressure(void)
+double capacity_pressure(const char **ret_what)
 {
 	int64_t total = number_in_file("/proc/meminfo", "MemTotal:", 0), available = number_in_file("/proc/meminfo", "MemAvailable:", 0);
-	double values[] = {
-		total > 0 ? 1.0 - (double)available / (double)total : 0,
-		real_in_file("/proc/pressure/memory", "full", "avg10=") / 100,
-		real_in_file("/proc/pressure/io", "full", "avg60=") / 100,
-	};
 	double load = real_in_file("/proc/loadavg", "", "") / ((double)cores() * CPU_OVERCOMMIT);
-	double most = load < CPU_PRESSURE_MAX ? load : CPU_PRESSURE_MAX;
+	const struct {
+		const char *what;
+		double value;
+	} parts[] = {
+		{ "the queue for the processors", load < CPU_PRESSURE_MAX ? load : CPU_PRESSURE_MAX },
+		{ "memory taken", total > 0 ? 1.0 - (double)available / (double)total : 0 },
+		{ "time stalled on memory", real_in_file("/proc/pressure/memory", "full", "avg10=") / 100 },
+		{ "time stalled on I/O", real_in_file("/proc/pressure/io", "full", "avg60=") / 100 },
+	};
+	size_t most = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(values); i++)
-		if (values[i] > most)
-			most = values[i];
-	return most > 1 ? 1 : most;
+	for (size_t i = 1; i < ARRAY_LEN(parts); i++)
+		if (parts[i].value > parts[most].value)
+			most = i;
+	if (ret_what)
+		*ret_what = parts[most].what;
+	return parts[most].value > 1 ? 1 : parts[most].value;
 }
 
 static void fill_totals(struct worker *w, const struct settings *s, struct node_report *r)
@@ -140,7 +146,7 @@ int capacity_heartbeat(struct worker *w, struct error *err)
 {
 	const struct daemon_config *c = w->o.config;
 	struct settings s = worker_settings(w);
-	struct node_report r = { .node = w->node, .pressure = pressure() };
+	struct node_report r = { .node = w->node, .pressure = capacity_pressure(NULL) };
 
 	snprintf(r.name, sizeof(r.name), "%s", c->worker_name);
 	snprintf(r.region, sizeof(r.region), "%s", c->worker_region);

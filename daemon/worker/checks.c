@@ -157,6 +157,18 @@ static void check_disk(struct worker *w, struct rows *r)
 		       w->o.config->state_dir, (long long)(held / MIB));
 }
 
+static void check_pressure(struct worker *w, struct rows *r)
+{
+	const char *what;
+	double now = capacity_pressure(&what), most = w->o.config->max_host_pressure;
+
+	if (now > most)
+		detail(add(r, "pressure", "warn", "relieve the machine, or raise policy.max_host_pressure"),
+		       "%.2f of 1 by %s: above %.2f (policy.max_host_pressure) nothing is placed here", now, what, most);
+	else
+		detail(add(r, "pressure", "ok", ""), "%.2f of 1 by %s; nothing is placed above %.2f", now, what, most);
+}
+
 static void check_reconcile(struct worker *w, struct rows *r)
 {
 	char text[256];
@@ -180,6 +192,7 @@ size_t worker_checks(struct worker *w, struct check_row *ret, size_t max)
 	check_tiers(w, &r);
 	check_workspace(w, &r);
 	check_disk(w, &r);
+	check_pressure(w, &r);
 	check_reconcile(w, &r);
 	return r.len;
 }

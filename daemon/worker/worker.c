@@ -24,6 +24,8 @@ enum {
 	HEARTBEAT_MS = 10 * 1000,
 	RECONCILE_MS = 60 * 1000,
 	ENGINE_RETRY_MS = 2 * 1000,
+	PROBE_AGAIN_MS = 60 * 1000, /* doubles each time … */
+	PROBE_AGAIN_MAX_MS = 16 * 60 * 1000,
 	LEASE_POLL_MS = 5 * 1000, /* a lost wake-up costs at most this */
 };
 
@@ -297,7 +299,8 @@ static bool try_workspaces(struct worker *w, struct workspace_mount *m, bool *re
 	return false;
 }
 
-static int run_probe(struct worker *w, struct runtime_probe *p, struct error *err)
+/* again: how workspaces are made stays as it is. */
+static int run_probe(struct worker *w, bool again, struct runtime_probe *p, struct error *err)
 {
 	auto_free char *io_dir = xasprintf("%s/probe/io", w->o.config->state_dir);
 	struct workspace_mount m;
@@ -313,8 +316,8 @@ static int run_probe(struct worker *w, struct runtime_probe *p, struct error *er
 	workspaces_probe_drop(w->spaces);
 	p->io_dir = NULL;
 	p->workspace = NULL;
-	if (rc != 0)
-		return -1;
+	if (rc != 0 || again)
+		return rc;
 	if (p->mounts_nothing)
 		workspaces_set_mode(w->spaces, WORKSPACE_MODE_NONE, "the test runtime mounts nothing");
 	else if (full) /* a full disk is no reason to hand out memory instead: creates are refused until there is room, and each checks its mount */
@@ -345,6 +348,37 @@ static void note_engine(struct worker *w, bool up, const char *text)
 		log_warn("worker", "runtime does not answer: %s", text);
 }
 
+static bool worth_another(const struct runtime_probe *p)
+{
+	for (int t = 0; t < TIER_COUNT; t++)
+		if (!p->tiers[t].offered && p->tiers[t].again)
+			return true;
+	return false;
+}
+
+/* Only adds: what was seen to work once is not taken back because the machine is busy now. */
+static void probe_again(struct worker *w)
+{
+	struct runtime_probe p;
+	struct error err = ERROR_INIT;
+	bool due;
+
+	pthread_mutex_lock(&w->lock);
+	due = worth_another(&w->probe) && clock_mono_ms() - w->probed_ms >= w->probe_pause_ms;
+	pthread_mutex_unlock(&w->lock);
+	if (!due)
+		return;
+	if (run_probe(w, true, &p, &err) != 0)
+		log_warn("worker", "probing once more: %s", err.message);
+	pthread_mutex_lock(&w->lock);
+	for (int t = 0; t < TIER_COUNT && !*err.message; t++)
+		if (!w->probe.tiers[t].offered)
+			w->probe.tiers[t] = p.tiers[t];
+	w->probed_ms = clock_mono_ms();
+	w->probe_pause_ms = w->probe_pause_ms * 2 > PROBE_AGAIN_MAX_MS ? PROBE_AGAIN_MAX_MS : w->probe_pause_ms * 2;
+	pthread_mutex_unlock(&w->lock);
+}
+
 int worker_probe(struct worker *w, struct error *err)
 {
 	struct runtime_probe p;
@@ -360,13 +394,17 @@ int worker_probe(struct worker *w, struct error *err)
 	pthread_mutex_lock(&w->lock);
 	probed = w->probed;
 	pthread_mutex_unlock(&w->lock);
-	if (probed)
+	if (probed) {
+		probe_again(w);
 		return 0;
-	if (run_probe(w, &p, err) != 0)
+	}
+	if (run_probe(w, false, &p, err) != 0)
 		return -1;
 	pthread_mutex_lock(&w->lock);
 	w->probe = p;
 	w->probed = true;
+	w->probed_ms = clock_mono_ms();
+	w->probe_pause_ms = PROBE_AGAIN_MS;
 	pthread_mutex_unlock(&w->lock);
 	capacity_measure(w);
 	log_info("worker", "probed: container tier %s: %s", p.tiers[TIER_CONTAINER].offered ? "offered" : "not offered",

@@ -53,6 +53,7 @@ struct worker {
 	bool engine_up, probed, recovered;
 	char engine[256];         /* name and version, or why it does not answer */
 	struct runtime_probe probe;
+	int64_t probed_ms, probe_pause_ms; /* the last time, and from then to the next where one is worth it */
 	int64_t disk_total;       /* bytes offered for workspaces */
 	int64_t reconciled_ms;
 	char reconcile_error[256];
@@ -97,6 +98,8 @@ void growth_forget(struct worker *w, const struct id *sandbox);
 void growth_check(struct worker *w);
 
 /* capacity.c */
+/* How pressed this machine is, 0 to 1, and by what (may be NULL). */
+double capacity_pressure(const char **ret_what);
 int capacity_heartbeat(struct worker *w, struct error *err);
 /* Computes what is offered of the disk, once the workspaces are known. */
 void capacity_measure(struct worker *w);

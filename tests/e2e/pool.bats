@@ -14,7 +14,9 @@ setup_file() {
 		memory = 128m
 		disk = 64m
 	CONF
-	sbx_daemon --config "$SBX_DIR/pools.conf"
+	# One that can be replaced as an upgrade does.
+	cp "$BUILD/sandbox-init" "$SBX_DIR/init"
+	sbx_daemon --config "$SBX_DIR/pools.conf" --set "daemon.init_path=$SBX_DIR/init"
 }
 
 teardown_file() {
@@ -131,9 +133,6 @@ containers() {
 }
 
 @test "another image under the name replaces what waits" {
-	SBX_ARGS="--config $SBX_DIR/pools.conf"
-	sbx_kill TERM
-	sbx_daemon --config "$SBX_DIR/pools.conf"
 	full
 	local old id
 	old=$(containers | sort)
@@ -152,6 +151,20 @@ containers() {
 	full
 }
 
+@test "another sandbox-init replaces what waits" {
+	full
+	local old
+	old=$(containers | head -1)
+	cp "$BUILD/sandbox-init" "$SBX_DIR/init.new"
+	mv "$SBX_DIR/init.new" "$SBX_DIR/init"
+	renewed() {
+		! docker inspect "$old" >/dev/null 2>&1
+	}
+	until_ok 30 renewed
+	full
+	timeout 40 sandbox run --image sandbox-pool-test:latest -m 128m --disk 64m -- true
+}
+
 @test "a daemon killed at any moment leaves the books balanced and nothing behind" {
 	local round k clients=()
 	for round in 1 2 3 4; do
@@ -161,7 +174,7 @@ containers() {
 		done
 		sleep "0.$((RANDOM % 6))$((RANDOM % 10))"
 		sbx_kill KILL
-		sbx_daemon --config "$SBX_DIR/pools.conf"
+		sbx_daemon
 	done
 	wait "${clients[@]}"
 	for k in $(sandbox list -q); do
@@ -179,10 +192,18 @@ containers() {
 	[ "$(timeout 40 sandbox run --image sandbox-pool-test:latest -m 128m --disk 64m -- echo fine)" = fine ]
 }
 
+@test "a request that fits nowhere because of the pool gets its room" {
+	sbx_kill TERM
+	sbx_daemon --config "$SBX_DIR/pools.conf" --set "daemon.init_path=$SBX_DIR/init" --set worker.max_sandboxes=3
+	full
+	[ "$(timeout 40 sandbox run --image "$IMAGE" -m 128m --disk 64m -- echo there)" = there ]
+	full
+}
+
 @test "without pools in the configuration those that wait are ended" {
 	sbx_kill TERM
 	: >"$SBX_DIR/pools.conf"
-	sbx_daemon --config "$SBX_DIR/pools.conf"
+	sbx_daemon
 	none() {
 		[ -z "$(containers)" ]
 	}

@@ -2,6 +2,7 @@
 #include "tests/unit/controller_world.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/limits.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -408,6 +409,34 @@ static void no_room_is_told(void **state)
 	expect_consistent(f);
 }
 
+static void it_gives_way(void **state)
+{
+	struct fix *f = *state;
+	struct create_result r;
+	auto_spec s;
+	beat(f, 3);
+	filled(f, "3");
+	asked(&s);
+	s.resources.memory_mib = 300;
+	create_result_init(&r);
+	expect_error(f, controller_create(f->c, &f->operator, &s, false, NULL, &r, &f->err), ERR_NO_CAPACITY, "its limit is 3");
+	assert_true(r.yielded);
+	create_result_done(&r);
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM sandboxes WHERE tenant = '' AND state = 'stopping'"), 1);
+	work(f, OPK_DELETE, true, NULL);
+	assert_false(from_pool(f, &s, &r));
+	create_result_done(&r);
+	assert_int_equal(warm_rows(f), 2);
+	/* What would not fit an empty node either ends nothing; nor does a quota. */
+	s.resources.cpu_millis = LIMIT_CPU_MILLIS_MAX;
+	s.min_tier = TIER_MICROVM;
+	expect_error(f, controller_create(f->c, &f->operator, &s, false, NULL, &r, &f->err), ERR_NO_CAPACITY, "no VMM here");
+	assert_false(r.yielded);
+	create_result_done(&r);
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM sandboxes WHERE tenant = '' AND state = 'stopping'"), 0);
+	expect_consistent(f);
+}
+
 static void a_quota_holds_for_claims(void **state)
 {
 	struct fix *f = *state;
@@ -450,10 +479,13 @@ static void a_node_that_takes_nothing_gives_nothing(void **state)
 	asked(&s);
 	filled(f, "2");
 	close_controller(f);
-	open_controller(f); /* has not heard from the node */
+	open_controller(f); /* has not heard from the node; where others share the store, they tell */
 	create_result_init(&r);
-	expect_error(f, controller_create(f->c, &f->operator, &s, false, NULL, &r, &f->err), ERR_NO_CAPACITY, "has not been heard from");
-	create_result_done(&r);
+	if (!on_pg()) {
+		expect_error(f, controller_create(f->c, &f->operator, &s, false, NULL, &r, &f->err), ERR_NO_CAPACITY, "has not been heard from");
+		assert_false(r.yielded);
+		create_result_done(&r);
+	}
 	assert_int_equal(warm_rows(f), 2);
 	beat(f, 1000);
 	assert_true(from_pool(f, &s, &r));
@@ -520,6 +552,7 @@ int main(void)
 		T(one_that_is_out_of_date_is_replaced_at_once),
 		T(age_ends_one),
 		T(no_room_is_told),
+		T(it_gives_way),
 		T(a_quota_holds_for_claims),
 		T(a_key_gets_one_once),
 		T(a_node_that_takes_nothing_gives_nothing),

@@ -9,7 +9,7 @@
 #include "daemon/worker/exec.h"
 #include "daemon/worker/initlink.h"
 #include "daemon/worker/watch.h"
-#include "daemon/worker/worker.h"
+#include "daemon/worker/worker_priv.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -607,6 +608,57 @@ static void a_watch_tells_each_end_once(void **state)
 	assert_int_equal(ends, 2);
 }
 
+/* --- probing once more --- */
+
+static atomic_int probes;
+
+/* Too slow the first time for one tier; and the second time for another, which had been seen to work. */
+static int busy_probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
+{
+	bool first = atomic_fetch_add(&probes, 1) == 0;
+
+	(void)rt;
+	(void)err;
+	for (int t = 0; t < TIER_COUNT; t++)
+		snprintf(p->tiers[t].reason, sizeof(p->tiers[t].reason), "probe %s", first ? "one" : "two");
+	p->tiers[first ? TIER_CONTAINER : TIER_GVISOR].offered = true;
+	p->tiers[first ? TIER_GVISOR : TIER_CONTAINER].again = true;
+	p->mounts_nothing = true;
+	return 0;
+}
+
+static void a_tier_missed_on_a_busy_machine_is_tried_again(void **state)
+{
+	struct world *w = *state;
+	static struct runtime_ops busy;
+	struct error err = ERROR_INIT;
+
+	need_init(w);
+	busy = *w->runtime->ops;
+	busy.probe = busy_probe;
+	w->runtime->ops = &busy;
+	atomic_store(&probes, 0);
+	pthread_mutex_lock(&w->worker->lock);
+	w->worker->probed = false;
+	pthread_mutex_unlock(&w->worker->lock);
+	check(worker_probe(w->worker, &err), &err);
+	check(worker_probe(w->worker, &err), &err);
+	assert_int_equal(atomic_load(&probes), 1); /* not at once */
+	assert_false(w->worker->probe.tiers[TIER_GVISOR].offered);
+	pthread_mutex_lock(&w->worker->lock);
+	w->worker->probe_pause_ms = 0;
+	pthread_mutex_unlock(&w->worker->lock);
+	check(worker_probe(w->worker, &err), &err);
+	assert_int_equal(atomic_load(&probes), 2);
+	assert_true(w->worker->probe.tiers[TIER_GVISOR].offered);
+	assert_true(w->worker->probe.tiers[TIER_CONTAINER].offered);
+	assert_string_equal(w->worker->probe.tiers[TIER_CONTAINER].reason, "probe one");
+	check(worker_probe(w->worker, &err), &err);
+	assert_int_equal(atomic_load(&probes), 2); /* there is nothing left to find */
+	world_stop(w);
+	w->worker = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -623,6 +675,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_no_record_knows_is_removed, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_at_once_all_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_test_runtime_is_no_secret, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_tier_missed_on_a_busy_machine_is_tried_again, setup, teardown),
 	};
 
 	evthread_use_pthreads();

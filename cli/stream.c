@@ -162,8 +162,10 @@ static void on_control(void *ctx, struct mux *m, uint32_t stream, const struct t
 {
 	struct stream *s = ctx;
 	(void)m;
-	if (stream == s->id && s->rq->attach)
-		stream_take_gap(s, fields);
+	if (stream != s->id || !s->rq->attach)
+		return;
+	stream_take_time(s, fields);
+	stream_take_gap(s, fields);
 }
 
 static void on_closed(void *ctx, struct mux *m, uint32_t stream, const struct tlv *fields)

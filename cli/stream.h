@@ -36,6 +36,8 @@ struct stream_request {
 	bool tty;                /* the remote has a terminal: raw mode when `in` is one, size forwarded */
 	int escape;              /* escape key of a raw terminal, -1: none */
 	uint64_t offset_out, offset_err; /* attach: where to begin */
+	bool later;              /* attach: it begins at a time, so at offsets that the server finds */
+	bool stamps;             /* attach: each line begins with the time at which it arrived; `open` asks for times */
 	struct capture *capture_out, *capture_err; /* collect instead of writing; both or none */
 	size_t capture_max;      /* bytes kept per channel */
 	bool quiet;              /* no notes about the connection */

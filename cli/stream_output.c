@@ -1,6 +1,7 @@
 /* What a stream brings, on its way to local output, a capture, or the lines held for --tail. */
 #include "cli/stream_state.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/limits.h"
 
 #include <errno.h>
@@ -48,6 +49,40 @@ static void output(struct stream *s, unsigned i, const void *p, size_t n)
 		output_failed(s, s->out[i].error);
 }
 
+static void add_stamp(struct buf *b, int64_t time_us)
+{
+	char text[RFC3339_MAX];
+	if (time_us <= 0)
+		buf_adds(b, "- ");
+	else /* to the millisecond: nobody measured more */
+		buf_addf(b, "%.23sZ ", time_rfc3339(time_us, text));
+}
+
+static void output_stamped(struct stream *s, unsigned i, const char *p, size_t n)
+{
+	auto_buf b = BUF_INIT;
+	while (n > 0) {
+		const char *end = memchr(p, '\n', n);
+		size_t k = end ? (size_t)(end - p) + 1 : n;
+		if (!s->mid_line[i])
+			add_stamp(&b, s->time_us[i]);
+		buf_add(&b, p, k);
+		s->mid_line[i] = !end;
+		p += k;
+		n -= k;
+	}
+	output(s, i, buf_str(&b), b.len);
+}
+
+void stream_take_time(struct stream *s, const struct tlv *control)
+{
+	if (!tlv_has(control, MUX_F_TIME_US))
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		if (tlv_has(control, i == 0 ? MUX_F_OFFSET_OUT : MUX_F_OFFSET_ERR))
+			s->time_us[i] = (int64_t)(tlv_u64(control, MUX_F_TIME_US, 0) & INT64_MAX);
+}
+
 /* Where the last `lines` lines begin; an unfinished last line counts as one. */
 static size_t tail_start(const struct buf *b, uint64_t lines)
 {
@@ -89,7 +124,10 @@ void stream_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel,
 	if (n > known) {
 		s->received[i] = at + n;
 		s->last_byte = ((const char *)p)[n - 1];
-		output(s, i, (const char *)p + known, n - known);
+		if (s->rq->stamps)
+			output_stamped(s, i, (const char *)p + known, n - known);
+		else
+			output(s, i, (const char *)p + known, n - known);
 	}
 	report_consumed(s, i);
 	stream_caught_up(s);

@@ -41,7 +41,9 @@ void stream_take_start(struct stream *s, const struct tlv *accept)
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t start = tlv_u64(accept, gap_field[i], s->received[i]);
 		s->now[i] = tlv_u64(accept, i == 0 ? MUX_F_OFFSET_OUT : MUX_F_OFFSET_ERR, 0);
-		if (start > s->received[i])
+		if (s->rq->later && s->phase == PHASE_OPENED)
+			s->received[i] = start;
+		else if (start > s->received[i])
 			skip_to(s, i, start);
 		/* It may be lower, too: more was asked for than there is, or than a server that just came back has found again. */
 		s->got[i] = start;
@@ -80,6 +82,8 @@ static void reopen_fields(const struct stream *s, struct tlv *fields)
 		tlv_add_str(fields, MUX_F_OPERATION, s->ret->operation);
 	tlv_add_u64(fields, MUX_F_OFFSET_OUT, s->received[0]);
 	tlv_add_u64(fields, MUX_F_OFFSET_ERR, s->received[1]);
+	if (s->rq->stamps)
+		tlv_add_u64(fields, MUX_F_TIME_US, 0);
 }
 
 static int dial_again(struct stream *s, struct error *err)

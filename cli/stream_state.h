@@ -27,6 +27,8 @@ struct stream {
 	struct outlet out[2];     /* stdout, stderr */
 	bool holding;             /* what was there is held for its last lines */
 	struct buf held[2];
+	int64_t time_us[2];       /* when the bytes that come now arrived there; 0: not known */
+	bool mid_line[2];
 	uint64_t received[2];     /* offset in the command's output behind the last byte that came */
 	uint64_t got[2];          /* the same by the connection's own count */
 	uint64_t skew[2];         /* what to add to that count: gaps met on this connection */
@@ -58,6 +60,8 @@ void stream_go_live(struct stream *s);
 
 /* stream_output.c */
 void stream_on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *p, size_t n);
+/* A CONTROL that tells when the next bytes arrived. */
+void stream_take_time(struct stream *s, const struct tlv *control);
 /* Its reader takes bytes again. */
 void stream_flush_outlet(struct stream *s, unsigned i);
 

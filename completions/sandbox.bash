@@ -11,7 +11,7 @@ _sandbox_options() {
 	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
-	'logs') echo ' --follow -f --tail -n --since' ;;
+	'logs') echo ' --follow -f --tail -n --since --timestamps -t' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
 	'agent') echo '' ;;

@@ -11,7 +11,7 @@ struct options {
 };
 
 static const struct option_row options[] = {
-	OPT_CALL(0, "since", struct options, follow, "OUT[,ERR]", follow_parse_since, "skip this many bytes of stdout (and stderr)"),
+	OPT_CALL(0, "since", struct options, follow, "WHEN", follow_parse_since, "a time, how long ago, or bytes to skip: OUT[,ERR]"),
 	OPT_END,
 };
 

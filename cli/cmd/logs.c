@@ -21,7 +21,8 @@ static const struct options defaults = { .tail = -1 };
 static const struct option_row options[] = {
 	OPT_FLAG('f', "follow", struct options, going, "go on until the command ends"),
 	OPT_INT('n', "tail", struct options, tail, "LINES", 0, INT64_MAX, "of what is there, only the last LINES"),
-	OPT_CALL(0, "since", struct options, follow, "OUT[,ERR]", follow_parse_since, "skip this many bytes of stdout (and stderr)"),
+	OPT_CALL(0, "since", struct options, follow, "WHEN", follow_parse_since, "a time, how long ago, or bytes to skip: OUT[,ERR]"),
+	OPT_FLAG('t', "timestamps", struct options, follow.stamps, "begin each line with its arrival time"),
 	OPT_END,
 };
 
@@ -33,6 +34,7 @@ static const struct positional positionals[] = {
 static const struct example examples[] = {
 	{ "sandbox logs -f web", "the start command's output as it comes" },
 	{ "sandbox logs --tail 20 $op", "the end of what an operation wrote" },
+	{ "sandbox logs -t --since 10m web", "the last ten minutes, with times" },
 	{ NULL, NULL },
 };
 
@@ -100,8 +102,11 @@ const struct verb verb_logs = {
 	.summary = "show the output of a start command or operation",
 	.manual = "Without --follow, what is kept now is shown; with it, output follows until the command ends, and how it ended is said on "
 		  "standard error. Standard output and error come out apart; --tail counts lines in each. What a command wrote is kept in a "
-		  "bounded spool: its first 64 KiB and its last MiB per stream; missing bytes are counted on standard error. Arrival times are "
-		  "not kept.\n"
+		  "bounded spool: its first 64 KiB and its last MiB per stream; missing bytes are counted on standard error.\n"
+		  "\n"
+		  "--since takes a time (2026-01-02T15:04:05Z), how long ago with its unit (90s, 10m, 2h), or byte offsets. Times are those at which "
+		  "output reached the daemon, to the millisecond; a line has that of its first byte, or - where it is no longer known. A part of a "
+		  "line that was there before WHEN is not shown.\n"
 		  "\n"
 		  "Exit status: 0 when the output was shown, whatever the command's own status.",
 	.options = options,

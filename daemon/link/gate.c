@@ -208,6 +208,8 @@ static int show_asked(const struct asked *a, enum mux_kind kind, struct error *e
 
 	owner_text(&a->c->who, what.owner, sizeof(what.owner));
 	take_offsets(a->fields, what.from);
+	what.times = tlv_has(a->fields, MUX_F_TIME_US);
+	what.since_us = (int64_t)(tlv_u64(a->fields, MUX_F_TIME_US, 0) & INT64_MAX);
 	if (tlv_str(a->fields, MUX_F_OPERATION, ID_TEXT_LEN, &operation, err) != 0 ||
 	    tlv_str(a->fields, MUX_F_SANDBOX, REF_MAX, &ref, err) != 0)
 		return -1;
@@ -221,7 +223,7 @@ static int show_asked(const struct asked *a, enum mux_kind kind, struct error *e
 static void open_attach(const struct asked *a)
 {
 	static const enum mux_field allowed[] = { MUX_F_KIND,	   MUX_F_WINDOW,     MUX_F_SANDBOX,
-						  MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR };
+						  MUX_F_OPERATION, MUX_F_OFFSET_OUT, MUX_F_OFFSET_ERR, MUX_F_TIME_US };
 	struct error err = ERROR_INIT;
 
 	if (tlv_only(a->fields, allowed, ARRAY_LEN(allowed), &err) != 0 || show_asked(a, MUX_KIND_ATTACH, &err) != 0)

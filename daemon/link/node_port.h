@@ -27,6 +27,8 @@ struct node_stream {
 	/* RESUME, ATTACH */
 	const struct operation *operation; /* NULL: the sandbox's start command */
 	uint64_t from[2];                  /* offsets of stdout and stderr */
+	bool times;                        /* ATTACH: tell when bytes arrived */
+	int64_t since_us;                  /* ATTACH: only what arrived then or later; 0: all */
 	/* the others */
 	const struct tlv *fields;          /* for sandbox-init, the kind among them */
 };

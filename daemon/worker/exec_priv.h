@@ -101,6 +101,8 @@ struct reader {
 	bool accepted;
 	uint64_t pos[SPOOL_CHANNELS]; /* next spool byte to send */
 	bool eof[SPOOL_CHANNELS];
+	bool times;   /* is told when bytes arrived */
+	int64_t time_us[SPOOL_CHANNELS]; /* told last; -1: nothing yet */
 };
 
 struct execs {
@@ -180,7 +182,7 @@ void reader_accept(struct reader *r);
 void reader_pump(struct reader *r);
 /* The owner of x from now on, from these offsets. */
 void reader_take_over(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
-void reader_follow(struct reader *r, const uint64_t from[SPOOL_CHANNELS]);
+void reader_follow(struct reader *r, const struct node_stream *what);
 
 /* --- recover.c --- */
 /* An exec that is not in the table, ended, from its record and spool. ERR_UNAVAILABLE: not ended, so not taken over yet. */

@@ -5,6 +5,7 @@
  */
 #include "daemon/worker/exec_priv.h"
 
+#include "daemon/link/node_port.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
@@ -164,14 +165,25 @@ void reader_take_over(struct reader *r, const uint64_t from[SPOOL_CHANNELS])
 	reader_owner_ack(r);
 }
 
-void reader_follow(struct reader *r, const uint64_t from[SPOOL_CHANNELS])
+static uint64_t follow_from(const struct reader *r, unsigned ch, const struct node_stream *what)
 {
-	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++) {
-		uint64_t total = exec_total(r->exec, ch);
+	const struct spool *s = r->exec->spool;
+	uint64_t total = exec_total(r->exec, ch), from = what->from[ch], since;
 
-		r->pos[ch] = from[ch] < total ? from[ch] : total;
-		if (r->exec->spool)
-			r->pos[ch] = spool_next(r->exec->spool, (enum spool_channel)ch, r->pos[ch]);
+	if (s && what->since_us > 0) {
+		since = spool_since(s, (enum spool_channel)ch, what->since_us);
+		from = since > from ? since : from;
+	}
+	from = from < total ? from : total;
+	return s ? spool_next(s, (enum spool_channel)ch, from) : from;
+}
+
+void reader_follow(struct reader *r, const struct node_stream *what)
+{
+	r->times = what->times;
+	for (unsigned ch = 0; ch < SPOOL_CHANNELS; ch++) {
+		r->pos[ch] = follow_from(r, ch, what);
+		r->time_us[ch] = -1;
 	}
 }
 
@@ -217,6 +229,22 @@ static void tell_gap(struct reader *r, unsigned ch, uint64_t next)
 	r->pos[ch] = next;
 }
 
+/* Of n bytes at the reader's place, how many came together; tells when, if that is news. */
+static size_t tell_time(struct reader *r, unsigned ch, size_t n)
+{
+	uint64_t end;
+	int64_t time_us = spool_time(r->exec->spool, (enum spool_channel)ch, r->pos[ch], &end);
+	auto_tlv t = TLV_INIT;
+
+	if (time_us != r->time_us[ch]) {
+		tlv_add_u64(&t, ch == SPOOL_OUT ? MUX_F_OFFSET_OUT : MUX_F_OFFSET_ERR, r->pos[ch]);
+		tlv_add_u64(&t, MUX_F_TIME_US, (uint64_t)time_us);
+		mux_control(r->stream.m, r->stream.id, &t);
+		r->time_us[ch] = time_us;
+	}
+	return end > r->pos[ch] && end - r->pos[ch] < n ? (size_t)(end - r->pos[ch]) : n;
+}
+
 /* True when the channel has nothing left to send. */
 static bool pump_channel(struct reader *r, unsigned ch)
 {
@@ -235,6 +263,8 @@ static bool pump_channel(struct reader *r, unsigned ch)
 			continue;
 		}
 		n = spool_read(x->spool, (enum spool_channel)ch, r->pos[ch], &p);
+		if (n && r->times)
+			n = tell_time(r, ch, n);
 		n = n ? mux_send(r->stream.m, r->stream.id, ch + MUX_STDOUT, p, n) : 0;
 		if (n == 0)
 			return false;

@@ -40,7 +40,7 @@ static int open_attach(struct execs *e, struct mux *m, uint32_t stream, const st
 	if (!x)
 		return -1;
 	r = reader_new(x, m, stream);
-	reader_follow(r, what->from);
+	reader_follow(r, what);
 	reader_accept(r);
 	exec_settle(x);
 	return 0;

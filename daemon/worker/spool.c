@@ -2,67 +2,46 @@
  * Layout: one page of head, then the head areas of both channels, then the rings. Every counter that a reader after a
  * crash relies on is moved in an order that never promises bytes which are not there: floor up, bytes, total up.
  */
-#include "daemon/worker/spool.h"
+#include "daemon/worker/spool_priv.h"
 
-#include "shared/base/clock.h"
 #include "shared/base/io.h"
-#include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, HEAD = LIMIT_OUTPUT_HEAD_MAX, RING = LIMIT_SPOOL_RING, STEP_HEAD = 16 * 1024, STEP_RING = 256 * 1024 };
-enum { AREAS = 2 * SPOOL_CHANNELS, FILE_SIZE = PAGE + SPOOL_CHANNELS * (HEAD + RING) };
-enum { SPOOL_VERSION = 1, FLAG_MAIN = 1, FLAG_DETACHED = 2, FLAG_PARTIAL = 4, FLAG_FINISHED = 8 };
+enum { SPOOL_VERSION = 2, FLAG_MAIN = 1, FLAG_DETACHED = 2, FLAG_PARTIAL = 4, FLAG_FINISHED = 8 };
 
 static const char MAGIC[8] = "sbspool";
 
-struct file_head {
-	char magic[8];
-	uint32_t version;
-	_Atomic uint32_t flags;
-	char sandbox[ID_TEXT_LEN + 1];
-	char owner[SPOOL_OWNER_MAX + 1];
-	struct {
-		_Atomic uint64_t total;
-		_Atomic uint64_t floor; /* the ring is good from here; at least HEAD */
-		_Atomic uint64_t acked;
-		_Atomic uint64_t head_from; /* the head area is good from here */
-	} ch[SPOOL_CHANNELS];
-	_Atomic uint64_t stdin_consumed;
-	int32_t outcome, exit_code, signal, code, mux_error;
-	uint8_t oom_killed, truncated;
-	char text[SPOOL_TEXT_MAX + 1];
-};
 _Static_assert(sizeof(struct file_head) <= PAGE, "the head is one page");
 _Static_assert(LIMIT_SPOOL_RING >= LIMIT_MUX_WINDOW, "what a reader has not acknowledged must fit the ring");
+_Static_assert(MARKS_HEAD * sizeof(struct spool_mark) % STEP_MARKS == 0 && MARKS_RING * sizeof(struct spool_mark) % STEP_MARKS == 0, "whole steps");
 _Static_assert(HEAD % STEP_HEAD == 0 && RING % STEP_RING == 0 && STEP_HEAD % PAGE == 0, "areas are whole steps");
-
-struct spool {
-	int fd; /* -1: memory only */
-	uint8_t *map;
-	struct file_head *head;
-	struct spool_info info;
-	size_t reserved[AREAS]; /* bytes of each area that may be written without fear */
-	char degraded[128];
-};
-
-/* Areas 0 and 1: heads of stdout and stderr; 2 and 3: their rings. */
-static size_t area_start(unsigned area)
-{
-	return area < SPOOL_CHANNELS ? PAGE + area * (size_t)HEAD
-				     : PAGE + SPOOL_CHANNELS * (size_t)HEAD + (area - SPOOL_CHANNELS) * (size_t)RING;
-}
 
 static size_t area_size(unsigned area)
 {
-	return area < SPOOL_CHANNELS ? HEAD : RING;
+	static const size_t sizes[AREAS / SPOOL_CHANNELS] = { HEAD, RING, MARKS_HEAD * sizeof(struct spool_mark),
+							     MARKS_RING * sizeof(struct spool_mark) };
+	return sizes[area / SPOOL_CHANNELS];
+}
+
+size_t spool_area_start(unsigned area)
+{
+	size_t at = PAGE;
+	for (unsigned a = 0; a < area; a++)
+		at += area_size(a);
+	return at;
+}
+
+static size_t area_step(unsigned area)
+{
+	static const size_t steps[AREAS / SPOOL_CHANNELS] = { STEP_HEAD, STEP_RING, STEP_MARKS, STEP_MARKS };
+	return steps[area / SPOOL_CHANNELS];
 }
 
 static void degrade(struct spool *s, const char *why, int sys)
@@ -90,7 +69,7 @@ static int reserve_blocks(int fd, size_t start, size_t n)
 /* The rest of an area, from its reserved part on, becomes plain memory. */
 static void detach_area(struct spool *s, unsigned area, int sys)
 {
-	uint8_t *at = s->map + area_start(area) + s->reserved[area];
+	uint8_t *at = s->map + spool_area_start(area) + s->reserved[area];
 	size_t n = area_size(area) - s->reserved[area];
 
 	if (mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
@@ -100,12 +79,12 @@ static void detach_area(struct spool *s, unsigned area, int sys)
 	degrade(s, "no room for the spool", sys);
 }
 
-static void reserve(struct spool *s, unsigned area, size_t end)
+void spool_reserve(struct spool *s, unsigned area, size_t end)
 {
-	size_t step = area < SPOOL_CHANNELS ? STEP_HEAD : STEP_RING;
+	size_t step = area_step(area);
 
 	while (s->reserved[area] < end) {
-		int sys = reserve_blocks(s->fd, area_start(area) + s->reserved[area], step);
+		int sys = reserve_blocks(s->fd, spool_area_start(area) + s->reserved[area], step);
 
 		if (sys != 0) {
 			detach_area(s, area, sys);
@@ -178,6 +157,12 @@ static size_t round_up(uint64_t n, size_t step)
 	return (size_t)((n + step - 1) / step * step);
 }
 
+static size_t marks_reserved(unsigned area, uint64_t count)
+{
+	uint64_t most = area_size(area) / sizeof(struct spool_mark);
+	return round_up((count < most ? count : most) * sizeof(struct spool_mark), STEP_MARKS);
+}
+
 static void derive_reserved(struct spool *s)
 {
 	for (unsigned c = 0; c < SPOOL_CHANNELS; c++) {
@@ -185,7 +170,9 @@ static void derive_reserved(struct spool *s)
 		uint64_t ring = total > HEAD ? total - HEAD : 0;
 
 		s->reserved[c] = total >= HEAD ? HEAD : round_up(total, STEP_HEAD);
-		s->reserved[SPOOL_CHANNELS + c] = ring >= RING ? RING : round_up(ring, STEP_RING);
+		s->reserved[AREA_RING + c] = ring >= RING ? RING : round_up(ring, STEP_RING);
+		s->reserved[AREA_MARKS_HEAD + c] = marks_reserved(AREA_MARKS_HEAD + c, atomic_load(&s->head->ch[c].head_marks));
+		s->reserved[AREA_MARKS_RING + c] = marks_reserved(AREA_MARKS_RING + c, atomic_load(&s->head->ch[c].ring_marks));
 	}
 	if (s->reserved[0] == 0)
 		s->reserved[0] = STEP_HEAD;
@@ -223,7 +210,7 @@ int spool_open(const char *path, struct spool **ret, struct error *err)
 		return error_set(err, ERR_INVALID, "%s is not a spool", path);
 	(void)flock(fd, LOCK_EX | LOCK_NB);
 	s = spool_new(steal_fd(&fd));
-	if (!head_sane(s->head)) {
+	if (!head_sane(s->head) || !spool_marks_sane(s)) {
 		spool_free(s);
 		return error_set(err, ERR_INVALID, "%s is not a whole spool of this version", path);
 	}
@@ -262,11 +249,11 @@ static uint8_t *place(const struct spool *s, enum spool_channel ch, uint64_t off
 
 	if (offset < HEAD) {
 		*ret_n = HEAD - (size_t)offset;
-		return s->map + area_start(ch) + offset;
+		return s->map + spool_area_start(ch) + offset;
 	}
 	at = (size_t)((offset - HEAD) % RING);
 	*ret_n = RING - at;
-	return s->map + area_start(SPOOL_CHANNELS + ch) + at;
+	return s->map + spool_area_start(AREA_RING + ch) + at;
 }
 
 static void append_piece(struct spool *s, enum spool_channel ch, uint64_t total, const void *p, size_t n)
@@ -275,10 +262,11 @@ static void append_piece(struct spool *s, enum spool_channel ch, uint64_t total,
 	uint8_t *to = place(s, ch, total, &room);
 	uint64_t end = total + n;
 
+	spool_mark_arrival(s, ch, total);
 	if (total < HEAD) {
-		reserve(s, ch, (size_t)end);
+		spool_reserve(s, ch, (size_t)end);
 	} else {
-		reserve(s, SPOOL_CHANNELS + ch, end - HEAD > RING ? RING : (size_t)(end - HEAD));
+		spool_reserve(s, AREA_RING + ch, end - HEAD > RING ? RING : (size_t)(end - HEAD));
 		if (end > (uint64_t)HEAD + RING &&
 		    atomic_load_explicit(&s->head->ch[ch].floor, memory_order_relaxed) < end - RING)
 			atomic_store_explicit(&s->head->ch[ch].floor, end - RING, memory_order_release);
@@ -310,11 +298,11 @@ void spool_skip(struct spool *s, enum spool_channel ch, uint64_t offset)
 		return;
 	/* The gap may begin inside the head area: what follows must not be read from there. */
 	if (total < HEAD) {
-		reserve(s, ch, HEAD);
+		spool_reserve(s, ch, HEAD);
 		atomic_store(&s->head->ch[ch].head_from, offset < HEAD ? offset : HEAD);
 	}
 	if (offset > HEAD) {
-		reserve(s, SPOOL_CHANNELS + ch, RING);
+		spool_reserve(s, AREA_RING + ch, RING);
 		atomic_store(&s->head->ch[ch].floor, offset);
 	}
 	atomic_store_explicit(&s->head->ch[ch].total, offset, memory_order_release);

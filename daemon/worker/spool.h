@@ -5,7 +5,8 @@
  *
  * Per channel: the first LIMIT_OUTPUT_HEAD_MAX bytes stay for good, after them a ring holds the last
  * LIMIT_SPOOL_RING bytes. Offsets are absolute. Blocks are reserved before they are written, because a page that finds
- * the disk full would kill the process; from then on the spool goes on in memory (spool_degraded).
+ * the disk full would kill the process; from then on the spool goes on in memory (spool_degraded). Beside the bytes stands
+ * when they arrived, to the millisecond, bounded as they are.
  */
 #ifndef SANDBOX_DAEMON_SPOOL_H
 #define SANDBOX_DAEMON_SPOOL_H
@@ -62,6 +63,11 @@ uint64_t spool_total(const struct spool *s, enum spool_channel ch);
 uint64_t spool_next(const struct spool *s, enum spool_channel ch, uint64_t from);
 /* Bytes at offset that lie together; borrowed until the next append. 0 at the end and in a gap. */
 size_t spool_read(const struct spool *s, enum spool_channel ch, uint64_t offset, const void **ret);
+
+/* When the byte at offset arrived (wall clock, µs; 0: not known), and where another time begins. Times never go back. */
+int64_t spool_time(const struct spool *s, enum spool_channel ch, uint64_t offset, uint64_t *ret_end);
+/* The first byte that arrived at a time or later; the total when none did. It may be gone meanwhile: see spool_next. */
+uint64_t spool_since(const struct spool *s, enum spool_channel ch, int64_t time_us);
 
 /* What the foreground reader has acknowledged: a restarted daemon asks init to go on from here. */
 void spool_set_acked(struct spool *s, enum spool_channel ch, uint64_t offset);

@@ -58,6 +58,50 @@ lengths() {
 	timeout 60 sandbox delete "$id"
 }
 
+@test "--timestamps: one per line, at its beginning, also over a daemon restart" {
+	before=$(date -u +%Y-%m-%dT%H:%M:%S)
+	id=$(sbx_create -- sh -c 'head -c 100000 /dev/zero | tr "\0" a; echo; echo e >&2; echo slow; printf pie; sleep 1.2; echo ces; printf unfinished; exec sleep 100')
+	ready() { [ "$(timeout 10 sandbox logs "$id" 2>/dev/null | tail -c 10)" = unfinished ]; }
+	until_ok 15 ready
+	run -0 --separate-stderr timeout 10 sandbox logs -t "$id"
+	[ "${#lines[@]}" -eq 4 ]
+	stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z'
+	for l in "${lines[@]}"; do [[ $l =~ $stamp\ [a-z]+$ ]]; done
+	[ "${#lines[0]}" -eq 100025 ]
+	[[ ${lines[2]} == *" pieces" ]]
+	[[ $stderr =~ $stamp\ e$ ]]
+	[[ ! ${lines[0]} < $before ]]
+	[[ ! ${lines[3]} < ${lines[2]} ]]
+	shown=$output
+	run -0 --separate-stderr timeout 10 sandbox logs -t --tail 1 "$id"
+	[[ $shown == *"$output" ]]
+	sbx_kill KILL
+	sbx_daemon
+	again() { [ "$(timeout 10 sandbox logs -t "$id" 2>/dev/null)" = "$shown" ]; }
+	until_ok 20 again
+	timeout 60 sandbox delete "$id"
+}
+
+@test "--since takes times and durations" {
+	id=$(sbx_create)
+	op=$(timeout 10 sandbox exec -d "$id" -- sh -c 'echo early; sleep 2; echo late; sleep 100')
+	ready() { timeout 10 sandbox logs "$op" | grep -q late; }
+	until_ok 15 ready
+	late=$(timeout 10 sandbox logs -t "$op" | tail -1)
+	run -0 --separate-stderr timeout 10 sandbox logs --since "${late%% *}" "$op"
+	[ "$output" = late ]
+	[ -z "$stderr" ]
+	run -0 timeout 10 sandbox logs --since 1h "$op"
+	[ "$output" = $'early\nlate' ]
+	run -0 --separate-stderr timeout 10 sandbox logs --since 0ms "$op"
+	[ -z "$output$stderr" ]
+	for bad in yesterday 2026-13-01T00:00:00Z 10x 5,x; do
+		run -2 --separate-stderr timeout 10 sandbox logs --since "$bad" "$op"
+		[ -n "$stderr" ]
+	done
+	timeout 60 sandbox delete "$id"
+}
+
 @test "what is no longer kept is counted" {
 	id=$(sbx_create)
 	op=$(timeout 10 sandbox exec -d "$id" -- head -c 5000000 /dev/zero)

@@ -438,10 +438,94 @@ static void memory_of_a_vanished_state_is_freed(void **state)
 	live_dir_close(fresh);
 }
 
+/* --- arrival times --- */
+
+/* Every byte has a time between begin and end that never goes back; what has none is counted. */
+static uint64_t check_times(const struct spool *s, enum spool_channel ch, int64_t begin_us, int64_t end_us)
+{
+	uint64_t unknown = 0, end;
+	int64_t last = begin_us;
+
+	for (uint64_t at = spool_next(s, ch, 0); at < spool_total(s, ch); at = spool_next(s, ch, end)) {
+		int64_t t = spool_time(s, ch, at, &end);
+
+		assert_true(end > at);
+		if (end > spool_total(s, ch))
+			end = spool_total(s, ch);
+		if (t == 0) {
+			unknown += end - at;
+			continue;
+		}
+		assert_true(t >= last && t <= end_us);
+		last = t;
+	}
+	return unknown;
+}
+
+static void bytes_have_the_time_at_which_they_arrived(void **state)
+{
+	(void)state;
+	auto_free char *path = path_of("times");
+	struct spool *s = spool_create(path, &info);
+	uint64_t at[4], end;
+	int64_t before[4], begin = clock_wall_us();
+
+	for (int i = 0; i < 4; i++) {
+		at[i] = spool_total(s, SPOOL_OUT);
+		before[i] = clock_wall_us();
+		append(s, SPOOL_OUT, i == 2 ? HEAD : 100); /* the third reaches into the ring */
+		usleep(3000);
+	}
+	for (int reopened = 0; reopened < 2; reopened++) {
+		for (int i = 0; i < 4; i++) {
+			int64_t t = spool_time(s, SPOOL_OUT, at[i] + 50, &end);
+
+			assert_true(t >= before[i] && (i == 3 || t < before[i + 1]));
+			assert_int_equal(end, i == 3 ? UINT64_MAX : i == 2 ? HEAD : at[i + 1]);
+			assert_int_equal(spool_since(s, SPOOL_OUT, before[i]), at[i]);
+		}
+		assert_int_equal(spool_since(s, SPOOL_OUT, clock_wall_us() + 1000000), spool_total(s, SPOOL_OUT));
+		assert_int_equal(spool_since(s, SPOOL_ERR, 1), 0);
+		assert_int_equal(check_times(s, SPOOL_OUT, begin, clock_wall_us()), 0);
+		spool_free(s);
+		assert_int_equal(spool_open(path, &s, NULL), 0);
+	}
+	spool_free(s);
+}
+
+static void times_are_bounded_like_the_bytes(void **state)
+{
+	(void)state;
+	auto_free char *path = path_of("many");
+	struct spool *s = spool_create(path, &info);
+	int64_t begin = clock_wall_us();
+
+	/* More lines at different times than there are places; then a ring full of bytes at once. */
+	for (int i = 0; i < 10000; i++) {
+		append(s, SPOOL_OUT, i < 1500 ? 40 : 60);
+		int64_t now = clock_wall_us();
+
+		while (clock_wall_us() / 1000 == now / 1000)
+			continue;
+	}
+	assert_int_equal(check_times(s, SPOOL_OUT, begin, clock_wall_us()), 0);
+	uint64_t old = spool_total(s, SPOOL_OUT);
+
+	append(s, SPOOL_OUT, 2 * RING);
+	assert_int_equal(check_times(s, SPOOL_OUT, begin, clock_wall_us()), 0);
+	assert_int_equal(spool_since(s, SPOOL_OUT, clock_wall_us() - 1), spool_total(s, SPOOL_OUT));
+	assert_true(spool_total(s, SPOOL_OUT) == old + 2 * RING);
+	spool_free(s);
+	assert_int_equal(spool_open(path, &s, NULL), 0);
+	spool_free(s);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		T(bytes_have_the_time_at_which_they_arrived),
+		T(times_are_bounded_like_the_bytes),
 		T(keeps_small_output_whole),
 		T(keeps_head_and_tail_of_every_size),
 		T(a_window_of_unread_bytes_is_never_lost),

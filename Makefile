@@ -13,7 +13,8 @@ UNITDIR  ?= $(PREFIX)/lib/systemd/system
 UNITBINDIR ?= $(BINDIR)
 BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHCOMPDIR  ?= $(PREFIX)/share/zsh/site-functions
-FISHCOMPDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# fish looks below its own prefix, /etc and the home directory, but not below /usr/local.
+FISHCOMPDIR ?= $(if $(filter /usr/local,$(PREFIX)),/etc/fish/completions,$(PREFIX)/share/fish/vendor_completions.d)
 BUILD    ?= build
 DIST     ?= dist
 CC       ?= cc

@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "cli/session.h"
 #include "shared/base/clock.h"
+#include "shared/base/limits.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 #include "shared/json/json.h"
@@ -40,15 +41,25 @@ bad:
 	return error_set(err, ERR_INVALID, "%s: '%.40s' is not a number of cores such as 0.5 or 2 (0.001 to 10000)", what, text);
 }
 
-int create_parse_mib(const char *what, const char *text, void *field, struct error *err)
+static int parse_mib(const char *what, const char *text, int64_t min_mib, int64_t max_mib, int64_t *field, struct error *err)
 {
 	int64_t bytes;
-	if (parse_size(what, text, MIB, (int64_t)MIB << 30, &bytes, err) != 0)
+	if (parse_size(what, text, min_mib * MIB, max_mib * MIB, &bytes, err) != 0)
 		return -1;
 	if (bytes % MIB)
 		return error_set(err, ERR_INVALID, "%s: '%.40s' is not a whole number of MiB", what, text);
-	*(int64_t *)field = bytes / MIB;
+	*field = bytes / MIB;
 	return 0;
+}
+
+int create_parse_memory(const char *what, const char *text, void *field, struct error *err)
+{
+	return parse_mib(what, text, LIMIT_MEMORY_MIB_MIN, LIMIT_MEMORY_MIB_MAX, field, err);
+}
+
+int create_parse_disk(const char *what, const char *text, void *field, struct error *err)
+{
+	return parse_mib(what, text, LIMIT_DISK_MIB_MIN, LIMIT_DISK_MIB_MAX, field, err);
 }
 
 int split_pair(const char *what, const char *text, char **ret_key, const char **ret_value, struct error *err)
@@ -179,7 +190,7 @@ int create_spec(struct cli *cli, const struct create_options *o, const struct wo
 	auto_json *spec = cJSON_CreateObject();
 	if (o->name && !name_valid(o->name))
 		return error_set(err, ERR_INVALID, "--name: '%.80s' is not a name: a lower-case letter, then up to 62 letters, digits and "
-				 "dashes, not only hex digits", o->name);
+				 "dashes, not what an id could begin with (four or more hex digits)", o->name);
 	if (cli->tenant && *cli->tenant)
 		json_add_str(spec, "tenant", cli->tenant);
 	json_add_str(spec, "image", o->image ? o->image : DEFAULT_IMAGE);

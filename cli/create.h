@@ -35,7 +35,7 @@ struct create_options {
 #define CREATE_ROWS_MAIN(T, m) \
 	OPT_TEXT('n', "name", T, m.name, "NAME", "a name to refer to it by"), \
 	OPT_CALL('c', "cpus", T, m.cpu_millis, "N", create_parse_cpus, "CPU cores, such as 0.5 or 2"), \
-	OPT_CALL('m', "memory", T, m.memory_mib, "SIZE", create_parse_mib, "memory, such as 512m or 4g"), \
+	OPT_CALL('m', "memory", T, m.memory_mib, "SIZE", create_parse_memory, "memory, such as 512m or 4g"), \
 	OPT_DURATION(0, "ttl", T, m.ttl_ms, "TIME", LIMIT_TTL_MIN_SECONDS * 1000LL, LIMIT_TTL_MAX_SECONDS * 1000LL, \
 		     "lifetime, such as 30m (default 1h)"), \
 	OPT_WORD(0, "network", T, m.network, "MODE", "deny|restricted|open", "deny, restricted or open (default deny)"), \
@@ -43,7 +43,7 @@ struct create_options {
 	OPT_FLAG(0, "generated-code", T, m.generated_code, "runs code that a model wrote")
 
 #define CREATE_ROWS_REST(T, m) \
-	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_mib, "size of /workspace (default 1g)"), \
+	OPT_CALL(0, "disk", T, m.disk_mib, "SIZE", create_parse_disk, "size of /workspace (default 1g)"), \
 	OPT_INT(0, "pids", T, m.pids, "N", 1, 1 << 22, "processes and threads at most"), \
 	OPT_LIST('l', "label", T, m.labels, "KEY=VALUE", "label, repeatable"), \
 	OPT_WORD(0, "tier", T, m.tier, "TIER", "container|gvisor|microvm", "at least this isolation: container, gvisor or microvm"), \
@@ -67,7 +67,8 @@ struct create_options {
 #define CREATE_ROWS(T, m) CREATE_ROW_IMAGE(T, m, 'i'), CREATE_ROWS_MAIN(T, m), OPT_REST, CREATE_ROWS_REST(T, m)
 
 int create_parse_cpus(const char *what, const char *text, void *field, struct error *err);
-int create_parse_mib(const char *what, const char *text, void *field, struct error *err);
+int create_parse_memory(const char *what, const char *text, void *field, struct error *err);
+int create_parse_disk(const char *what, const char *text, void *field, struct error *err);
 
 /* The spec of the API's JSON. start: the start command, may be empty. ERR_INVALID for a malformed label, exposure or variable. */
 int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err);

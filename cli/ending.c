@@ -88,6 +88,8 @@ static char *with_message(const struct stream_result *r, const char *text)
 	if (!r->message[0])
 		return xstrdup(text);
 	text_escape(r->message, strlen(r->message), safe, sizeof(safe));
+	if (strstr(text, safe))
+		return xstrdup(text);
 	return text[0] ? xasprintf("%s: %s", text, safe) : xstrdup(safe);
 }
 

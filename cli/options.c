@@ -2,6 +2,7 @@
 #include "cli/options.h"
 
 #include "cli/command.h"
+#include "cli/habits.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
@@ -95,6 +96,10 @@ static int unknown_option(struct parser *p, const char *dashes, const char *name
 	nearest_option(&n, p->globals);
 	char shown[80];
 	text_escape(name, strlen(name), shown, sizeof(shown));
+	auto_free char *given = xasprintf("%s%s", dashes, name);
+	const char *habit = habit_of_option(p->r->verb ? p->r->verb->name : "", given);
+	if (habit)
+		return error_set(p->err, ERR_INVALID, "unknown option '%s%s': %s", dashes, shown, habit);
 	if (n.best && dashes[1])
 		return error_set(p->err, ERR_INVALID, "unknown option '%s%s'; did you mean --%s?", dashes, shown, n.best);
 	return error_set(p->err, ERR_INVALID, "unknown option '%s%s'", dashes, shown);
@@ -119,6 +124,11 @@ static int unknown_verb(struct parser *p, const struct verb *const *table, const
 	text_escape(word, strlen(word), shown, sizeof(shown));
 	const char *space = p->r->verb ? " " : "";
 	full_name(p->r, name);
+	const char *habit = habit_of_verb(p->r->verb ? p->r->verb->name : "", word);
+	if (habit)
+		return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command: %s", name, space, shown, habit);
+	if (p->r->verb && !n.best && verb_find(table, "inspect"))
+		return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command; did you mean '%s inspect %s'?", name, space, shown, name, shown);
 	if (n.best)
 		return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command; did you mean '%s%s%s'?", name, space, shown, name, space, n.best);
 	return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command", name, space, shown);
@@ -357,8 +367,9 @@ static int stray_word(struct parser *p, const struct positional *row, const char
 	text_escape(word, strlen(word), shown, sizeof(shown));
 	if (row)
 		return error_set(p->err, ERR_INVALID, "unexpected argument '%s': a command goes after --", shown);
-	return error_set(p->err, ERR_INVALID, "unexpected argument '%s': '%s' takes %s", shown, full_name(p->r, name),
-			 p->n_words ? "no more of them" : "none");
+	const char *habit = p->r->parent ? NULL : habit_of_word(p->r->verb->name);
+	return error_set(p->err, ERR_INVALID, "unexpected argument '%s': '%s' takes %s%s%s", shown, full_name(p->r, name),
+			 p->n_words ? "no more of them" : "none", habit ? "; " : "", habit ? habit : "");
 }
 
 static int take_word(struct parser *p, char *word)

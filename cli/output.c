@@ -329,6 +329,12 @@ cJSON *out_error_json(const struct cli *cli, const struct error *err)
 	return o;
 }
 
+/* Where the server's log or audit says more than its answer does. */
+static bool request_matters(enum error_code code)
+{
+	return code == ERR_INTERNAL || code == ERR_SYSTEM || code == ERR_UNAVAILABLE || code == ERR_FORBIDDEN || code == ERR_UNAUTHORIZED;
+}
+
 void out_error(struct cli *cli, const struct error *err)
 {
 	hint_default_sandbox(cli, err);
@@ -338,7 +344,7 @@ void out_error(struct cli *cli, const struct error *err)
 	print_escaped(err->message);
 	fputc('\n', stderr);
 	const char *request = json_text(cli->error_body, "request_id");
-	if (*request && err->code == ERR_INTERNAL) {
+	if (*request && request_matters(err->code)) {
 		fputs("request: ", stderr);
 		print_escaped(request);
 		fputc('\n', stderr);

@@ -56,7 +56,7 @@ _sandbox_options() {
 	'auth') echo '' ;;
 	'auth status') echo ' --check' ;;
 	'gc') echo ' --verify' ;;
-	'image' | 'images') echo '' ;;
+	'image') echo '' ;;
 	'image list') echo '' ;;
 	'image pull') echo '' ;;
 	'image import') echo '' ;;
@@ -74,6 +74,7 @@ _sandbox_options() {
 	'daemon') echo '' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo ' --timeout -t' ;;
+	'daemon restart') echo ' --timeout -t' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
@@ -201,6 +202,7 @@ _sandbox_value() {
 	'audit --action') echo ':none' ;;
 	'audit --target') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
+	'daemon restart --timeout' | 'daemon restart -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
 	'http --subdomain') echo ':none' ;;
 	'http --host-header') echo 'rewrite keep' ;;
@@ -270,7 +272,7 @@ _sandbox_what() {
 	'auth') echo 'sub' ;;
 	'auth status') echo '' ;;
 	'gc') echo '' ;;
-	'image' | 'images') echo 'sub' ;;
+	'image') echo 'sub' ;;
 	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
@@ -288,6 +290,7 @@ _sandbox_what() {
 	'daemon') echo 'sub' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo '' ;;
+	'daemon restart') echo '' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
@@ -314,9 +317,10 @@ _sandbox_subs() {
 	'auth') echo 'status' ;;
 	'image' | 'images') echo 'list pull import remove' ;;
 	'pool') echo 'list' ;;
+	'image') echo 'list pull import remove' ;;
 	'token') echo 'create list revoke' ;;
 	'quota') echo 'show set' ;;
-	'daemon') echo 'start stop status logs' ;;
+	'daemon') echo 'start stop restart status logs' ;;
 	'mcp') echo 'install uninstall config serve' ;;
 	esac
 }

@@ -3,6 +3,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/place.h"
 #include "cli/transfer.h"
 #include "shared/base/mem.h"
 #include "shared/json/json.h"
@@ -31,6 +32,7 @@ static const struct example examples[] = {
 	{ "sandbox cp src web:/workspace", "the directory src as /workspace/src" },
 	{ "sandbox cp web:out/report.txt .", "a result; relative paths start in the working directory" },
 	{ "sandbox cp web:/workspace - | tar t", "as a tar stream" },
+	{ "sandbox cp :out/report.txt .", "from the sandbox that `sandbox use` chose" },
 	{ NULL, NULL },
 };
 
@@ -40,17 +42,23 @@ struct place {
 	const char *path;
 };
 
-/* A colon before any slash makes it remote; ./a:b is a local file. */
+/* A colon before any slash makes it remote, and with nothing before it means the directory's own sandbox; ./a:b is a local file. */
 static int parse_place(const char *text, struct place *ret, struct error *err)
 {
+	auto_free char *dir = NULL;
 	const char *colon = strchr(text, ':'), *slash = strchr(text, '/');
 	if (!*text)
 		return error_set(err, ERR_INVALID, "a path is empty");
 	ret->path = text;
-	if (!colon || colon == text || (slash && slash < colon))
+	if (!colon || (slash && slash < colon))
 		return 0;
 	ret->path = colon + 1;
-	ret->sandbox = xstrndup(text, (size_t)(colon - text));
+	if (colon > text)
+		ret->sandbox = xstrndup(text, (size_t)(colon - text));
+	else if (place_sandbox(&ret->sandbox, &dir, err) != 0)
+		return -1;
+	if (!ret->sandbox)
+		return error_set(err, ERR_INVALID, "'%s' names no sandbox, and none was chosen for this directory (sandbox use); a local file is ./%s", text, text);
 	if (!*ret->path)
 		return error_set(err, ERR_INVALID, "'%s' names no path; the working directory is '%s.'", text, text);
 	return 0;
@@ -137,7 +145,7 @@ const struct verb verb_cp = {
 		  "  f  to nothing         becomes TO; an error when TO ends in /\n"
 		  "  d  to a file          an error, as is a file onto a directory of its name\n"
 		  "\n"
-		  "A relative SANDBOX:PATH starts in the sandbox's working directory. Links are copied as links and not followed below the top; modes "
+		  "Without a name before the colon the sandbox of `sandbox use` is meant. A relative SANDBOX:PATH starts in the sandbox's working directory. Links are copied as links and not followed below the top; modes "
 		  "(without set-id bits), times, holes, hard links within the copy (of up to 65536 files) and extended attributes of the user. namespace are "
 		  "kept where the file system can. What arrives here belongs to you, what arrives there to the sandbox's user. FIFOs, "
 		  "sockets and devices are skipped with a warning. A file appears under its name only when it is complete, and a directory that was not "

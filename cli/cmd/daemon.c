@@ -107,6 +107,34 @@ static const struct verb daemon_stop = {
 	.run = run_stop,
 };
 
+/* --- restart ---------------------------------------------------------------------------------------------------- */
+
+static int run_restart(struct cli *cli, void *opaque, struct error *err)
+{
+	const struct stop_options *o = opaque;
+	auto_paths p = { .state = NULL };
+	struct error e = ERROR_INIT;
+	pid_t pid = 0;
+	if (no_address(cli, err) != 0 || local_paths_find(&p, err) != 0)
+		return -1;
+	if (local_pid(p.socket, &pid, &e) != 0 && e.code != ERR_UNREACHABLE) {
+		*err = e;
+		return -1;
+	}
+	if (pid > 0 && local_stop(pid, o->timeout_ms, err) != 0)
+		return -1;
+	return run_start(cli, NULL, err);
+}
+
+static const struct verb daemon_restart = {
+	.name = "restart",
+	.summary = "stop and start it; sandboxes and commands go on",
+	.options = stop_options,
+	.size = sizeof(struct stop_options),
+	.defaults = &stop_defaults,
+	.run = run_restart,
+};
+
 /* --- status ----------------------------------------------------------------------------------------------------- */
 
 static cJSON *status_json(const char *socket, const char *log, pid_t pid, const cJSON *health, const struct error *failure)
@@ -236,7 +264,7 @@ static const struct verb daemon_logs = {
 	.run = run_logs,
 };
 
-static const struct verb *const subverbs[] = { &daemon_start, &daemon_stop, &daemon_status, &daemon_logs, NULL };
+static const struct verb *const subverbs[] = { &daemon_start, &daemon_stop, &daemon_restart, &daemon_status, &daemon_logs, NULL };
 
 static const struct example examples[] = {
 	{ "sandbox daemon status", "is it running, and where" },

@@ -257,11 +257,19 @@ static const struct example examples[] = {
 
 const struct verb verb_image = {
 	.name = "image",
-	.alias = "images",
 	.group = GROUP_SYSTEM,
 	.summary = "list, pull, import and remove images",
 	.manual = "A sandbox whose image is not present pulls it when it is created, from the registries the server's policy allows. Importing and "
 		  "removing need admin rights, since all tenants share image names.",
 	.examples = examples,
 	.subverbs = subverbs,
+};
+
+/* What docker's users type. */
+const struct verb verb_images = {
+	.name = "images",
+	.group = GROUP_SYSTEM,
+	.flags = VERB_HIDDEN,
+	.summary = "list images that are present: sandbox image list",
+	.run = run_list,
 };

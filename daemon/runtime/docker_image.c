@@ -153,5 +153,7 @@ int docker_image_remove(struct runtime *rt, const char *image, struct error *err
 		return 0;
 	if (local.code == ERR_NOT_FOUND)
 		return error_set(err, ERR_NOT_FOUND, "no image '%s' on this machine", ref.familiar);
+	if (local.code == ERR_CONFLICT)
+		return error_set(err, ERR_CONFLICT, "image '%s' is in use by a sandbox or another container: delete that first", ref.familiar);
 	return error_set(err, local.code, "%s", local.message);
 }

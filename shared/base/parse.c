@@ -198,7 +198,8 @@ bool name_valid(const char *s)
 			return false;
 		id_like = id_like && (is_digit(s[n]) || s[n] == '-' || s[n] <= 'f');
 	}
-	return !id_like;
+	/* Fewer than four digits never stand for an id. */
+	return !id_like || n < 4;
 }
 
 bool tenant_valid(const char *s)

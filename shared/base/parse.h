@@ -22,7 +22,7 @@ char *size_format(int64_t bytes, char out[static 32]);
 /* "true/false", "yes/no", "on/off", "1/0". */
 int parse_bool(const char *what, const char *text, bool *ret, struct error *err);
 
-bool name_valid(const char *s);        /* sandbox names: [a-z][a-z0-9-]{0,62}, not hex digits and dashes only */
+bool name_valid(const char *s);        /* sandbox names: [a-z][a-z0-9-]{0,62}, not four and more of hex digits and dashes only */
 bool tenant_valid(const char *s);      /* [a-z0-9][a-z0-9._-]{0,62} */
 bool label_key_valid(const char *s);   /* [A-Za-z0-9][A-Za-z0-9._/-]{0,127} */
 bool label_value_valid(const char *s); /* printable UTF-8, at most 256 bytes */

@@ -343,3 +343,17 @@ cp_ok() {
 	cp_ok --verify "$ID:$R" back
 	[ -f back/f ]
 }
+
+@test "without a name before the colon the sandbox of this directory is meant" {
+	echo x >f
+	run -2 --separate-stderr cp_ok :f back
+	[[ $stderr == *"sandbox use"* ]]
+	sandbox use "$ID"
+	cp_ok f ":$R/f"
+	cp_ok ":$R/f" back
+	cmp f back
+	cp_ok ./f ./:local 2>/dev/null && false
+	touch ./:local
+	cp_ok ./:local ":$R/colon"
+	inside test -e "$R/colon"
+}

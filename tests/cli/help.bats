@@ -14,7 +14,7 @@ teardown() {
 }
 
 verbs() {
-	sed -n 's/^VERB(\(.*\))$/\1/p' "$TOP/cli/commands.def" | grep -vE '^(generate|complete)$' | tr _ - | grep -vx mcp-config
+	sed -n 's/^VERB(\(.*\))$/\1/p' "$TOP/cli/commands.def" | grep -vE '^(generate|complete|images)$' | tr _ - | grep -vx mcp-config
 }
 
 @test "every verb's help fits one screen and is the same both ways" {
@@ -99,4 +99,27 @@ verbs() {
 	run --separate-stderr timeout 5 sandbox __complete sandbox
 	[ "$status" -eq 0 ]
 	[ -z "$output$stderr" ]
+}
+
+@test "habits from other tools are answered with what it is called here" {
+	while IFS='|' read -r words hint; do
+		# shellcheck disable=SC2086
+		run --separate-stderr timeout 10 sandbox $words </dev/null
+		[ "$status" -eq 2 ] || [ "$status" -eq 125 ]
+		[ -z "$output" ]
+		[[ $stderr == *"$hint"* ]] || {
+			echo "$words: $stderr"
+			false
+		}
+	done <<-'END'
+		exec --workdir /tmp web -- ls|--cwd
+		cp -r src web:/tmp|without it
+		run --rm -- true|always deletes
+		run -v /a:/b -- true|nothing of this machine is mounted
+		operation 01890000-0000-7000-8000-00000000abcd|operation inspect 01890000
+		extend web 2h|--ttl
+		stop web|sandbox delete
+		pull alpine|sandbox image pull
+		run --memory 32m -- true|--memory: 32m is out of range
+	END
 }

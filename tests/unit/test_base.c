@@ -200,6 +200,9 @@ static void names(void **state)
 	assert_false(name_valid("Web"));
 	assert_false(name_valid("a_b"));
 	assert_false(name_valid("cafe-babe")); /* could be part of an id */
+	assert_false(name_valid("dead"));
+	assert_true(name_valid("db")); /* too short for a part of an id */
+	assert_true(name_valid("a-b"));
 	assert_false(name_valid("a.b"));
 	assert_true(tenant_valid("platform"));
 	assert_true(tenant_valid("1000.a-b_c"));

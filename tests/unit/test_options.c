@@ -267,7 +267,7 @@ static void test_refusals_name_the_fault(void **state)
 		{ { "create", "--cpus", "-1" }, "--cpus" },
 		{ { "create", "--cpus", "1.2345" }, "--cpus" },
 		{ { "create", "--memory", "10" }, "--memory" },
-		{ { "create", "--memory", "1048577" }, "whole number of MiB" },
+		{ { "create", "--memory", "67108865" }, "whole number of MiB" },
 		{ { "create", "--pids", "x" }, "--pids" },
 		{ { "create", "--untrusted-repo=yes" }, "takes no value" },
 		{ { "inspect" }, "needs SANDBOX" },

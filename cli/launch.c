@@ -219,7 +219,8 @@ static int run_stream(struct cli *cli, const struct launch *l, bool feed, const 
 	};
 	struct stream_result r;
 	int status = stream_run(&rq, &r, err);
-	if (status == 0 && l->detach && r.accepted && r.left == LEFT_NOT && !r.closed)
+	/* Accepted, it has started; its end may have come with that in one read, and is not ours to tell. */
+	if (status == 0 && l->detach && r.accepted && r.left == LEFT_NOT)
 		status = detached(cli, &r, err);
 	else if (status == 0)
 		status = finish(cli, l, &r, caps, err);

@@ -330,3 +330,13 @@ interrupted_by() {
 	run -125 --separate-stderr timeout 10 sandbox exec "$box" -- true
 	[[ $stderr == *expired* ]]
 }
+
+@test "a detached command gives its id however quickly it ends" {
+	for _ in $(seq 40); do
+		run -0 --separate-stderr timeout 20 sandbox exec -d "$ID" -- sh -c 'echo out; exit 3'
+		[[ $output =~ ^[0-9a-f-]{36}$ ]]
+		[ -z "$stderr" ]
+	done
+	run ! --separate-stderr timeout 20 sandbox exec -d "$ID" -- nosuch-program
+	[ -z "$output" ]
+}

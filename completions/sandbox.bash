@@ -315,9 +315,8 @@ _sandbox_subs() {
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
-	'image' | 'images') echo 'list pull import remove' ;;
-	'pool') echo 'list' ;;
 	'image') echo 'list pull import remove' ;;
+	'pool') echo 'list' ;;
 	'token') echo 'create list revoke' ;;
 	'quota') echo 'show set' ;;
 	'daemon') echo 'start stop restart status logs' ;;

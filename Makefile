@@ -69,7 +69,8 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 lib = $(BUILD)/lib$(1).a
 SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
-PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-remote.so
+PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-remote.so \
+	$(BUILD)/sandbox-driver-qemu $(BUILD)/sandbox-boot
 # The prompt of `sandbox console` is a program of its own where there is readline, so that nothing else loads it.
 CONSOLE_C := $(wildcard cli/console/*.c)
 ifneq ($(wildcard /usr/include/readline/readline.h /usr/local/include/readline/readline.h),)
@@ -145,12 +146,25 @@ $(BUILD)/sandbox-init: $(INIT_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections,-z,relro,-z,now -o $@ $^
 
+# sandbox-driver-qemu: the microvm tier. sandbox-boot, static like sandbox-init, is the first program of its machines.
+QEMU_C := $(filter-out daemon/runtime/drivers/qemu/main.c,$(wildcard daemon/runtime/drivers/qemu/*.c))
+BOOT_OBJ := $(patsubst %.c,$(BUILD)/init/%.o,$(BASE_C) $(wildcard daemon/runtime/drivers/qemu/boot/*.c))
+
+$(call lib,qemu): $(call obj,$(QEMU_C))
+$(BUILD)/sandbox-driver-qemu: $(call obj,daemon/runtime/drivers/qemu/main.c) $(call lib,qemu) $(call lib,daemon) $(SHARED_LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(DAEMON_LIBS)
+
+$(BUILD)/sandbox-boot: $(BOOT_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections,-z,relro,-z,now -o $@ $^
+
 # --- tests -----------------------------------------------------------------------------------------------------
 # A unit test is tests/unit/test_NAME.c with cmocka. It may link everything but the two main.c; archives give it what it uses.
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_C))
 
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call lib,cli) $(call lib,daemon) $(SHARED_LIBS)
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call lib,cli) $(call lib,qemu) $(call lib,daemon) $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(call pc_libs,cmocka) $(DAEMON_LIBS)
@@ -217,13 +231,14 @@ install-client: $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandbox-remote.so
 	install -m 0644 installer/skill/sandbox-platform/SKILL.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/"
 	install -m 0644 installer/skill/sandbox-platform/references/*.md "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references/"
 
-install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init
+install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-driver-qemu $(BUILD)/sandbox-boot
 	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" "$(DESTDIR)$(SERVERDIR)"
 	install -m 0755 $(BUILD)/sandboxd "$(DESTDIR)$(BINDIR)/"
 	install -m 0755 $(BUILD)/sandbox-init "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)"
+	install -m 0755 $(BUILD)/sandbox-driver-qemu $(BUILD)/sandbox-boot "$(DESTDIR)$(LIBEXECDIR)/"
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
-	install -m 0755 installer/base-image "$(DESTDIR)$(SERVERDIR)/"
+	install -m 0755 installer/base-image installer/microvm-kernel "$(DESTDIR)$(SERVERDIR)/"
 	install -m 0644 installer/Caddyfile installer/logrotate installer/sandboxd.conf.example LICENSE "$(DESTDIR)$(SERVERDIR)/"
 	install -d "$(DESTDIR)$(UNITDIR)"
 	for u in installer/systemd/*.service; do sed "s|@BINDIR@|$(UNITBINDIR)|" "$$u" >"$(DESTDIR)$(UNITDIR)/$${u##*/}" && chmod 644 "$(DESTDIR)$(UNITDIR)/$${u##*/}" || exit 1; done
@@ -234,7 +249,7 @@ dist:
 	$(Q)installer/dist --out "$(DIST)" $(ARCHES)
 
 uninstall:
-	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console"
+	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console" "$(DESTDIR)$(LIBEXECDIR)/sandbox-driver-qemu" "$(DESTDIR)$(LIBEXECDIR)/sandbox-boot"
 	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)" \
 		"$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \

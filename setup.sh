@@ -13,6 +13,7 @@ usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install,
   --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
   --base KIND        base image when none exists: busybox (default), debian (by debootstrap), or the name of an image to pull
   --no-docker        do not install or start Docker Engine
+  --microvm          also the microvm tier (QEMU and Debian's cloud kernel), where KVM boots a virtual machine
   --docker-group     add the calling user to the docker group (that equals root on this machine)
   --dry-run          say what would be done, change nothing
   --yes              do not ask before installing packages
@@ -44,11 +45,12 @@ die_logged() {
 BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libpq-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev libreadline-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev"
+MICROVM_PACKAGES="qemu-system-x86"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev qemu-system-x86"
 FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user"
 
 parse_arguments() {
-	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0
+	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0 microvm=0
 	while [ $# -gt 0 ]; do
 		case $1 in
 		install | check | check-full) action=$1 ;;
@@ -59,6 +61,7 @@ parse_arguments() {
 		--base=*) base=${1#*=} ;;
 		--no-docker) use_docker=0 ;;
 		--docker-group) docker_group=1 ;;
+		--microvm) microvm=1 ;;
 		--dry-run) dry_run=1 ;;
 		--yes | -y) yes=1 ;;
 		-h | --help) usage; exit 0 ;;
@@ -284,6 +287,41 @@ first_run() {
 	"$prefix/bin/sandbox" run -- uname -a || die "the first sandbox did not run; try: $prefix/bin/sandbox doctor"
 }
 
+# The tier is configured only when a machine was made and everything of it held.
+ensure_microvm() {
+	if [ "$microvm" -eq 0 ]; then
+		[ ! -c /dev/kvm ] || [ "$(id -u)" -ne 0 ] || say "this machine has KVM: ./setup.sh --microvm adds the microvm tier"
+		return 0
+	fi
+	[ "$(id -u)" -eq 0 ] || die "--microvm needs root: each machine gets a user and control groups of its own"
+	[ "$(uname -m)" = x86_64 ] || die "--microvm: only 64-bit x86 is supported"
+	# shellcheck disable=SC2086
+	need_packages $MICROVM_PACKAGES
+	if [ "$dry_run" -eq 1 ]; then
+		say "would put a kernel into $prefix/libexec/sandbox/kernel, try the driver, and name it in /etc/sandbox/sandboxd.conf"
+		return 0
+	fi
+	driver=$prefix/libexec/sandbox/sandbox-driver-qemu
+	say "putting Debian's cloud kernel into $prefix/libexec/sandbox/kernel"
+	installer/microvm-kernel "$prefix/libexec/sandbox/kernel" >"$log" 2>&1 || die_logged 5 "there is no kernel for machines"
+	say "trying the driver"
+	if ! "$prefix/bin/sandboxd" driver-check --docker-socket "$engine_socket" "$driver" >"$log" 2>&1; then
+		grep FAIL "$log" >&2
+		say "machines do not work here, so the microvm tier stays off; everything else is as it was"
+		return 0
+	fi
+	config=/etc/sandbox/sandboxd.conf
+	if grep -q '^[[:space:]]*driver[[:space:]]*=[[:space:]]*/' "$config" 2>/dev/null; then
+		say "$config names a driver already; for this one write: driver = $driver"
+		return 0
+	fi
+	say "naming the driver in $config"
+	mkdir -p /etc/sandbox || die "could not make /etc/sandbox"
+	printf '\n[worker]\ndriver = %s\n' "$driver" >>"$config" || die "could not write $config"
+	"$prefix/bin/sandbox" daemon stop >/dev/null 2>&1
+	"$prefix/bin/sandbox" daemon start || die "the daemon did not start; try: $prefix/bin/sandbox doctor"
+}
+
 next_steps() {
 	case ":$PATH:" in
 	*":$prefix/bin:"*) ;;
@@ -319,6 +357,7 @@ do_install() {
 	if engine_answers "$engine_socket"; then
 		ensure_base_image
 		first_run
+		ensure_microvm
 	fi
 	next_steps
 }
@@ -407,6 +446,10 @@ do_check() {
 		engine_socket=/var/run/docker.sock
 	fi
 	load_test_image
+	if [ "$(uname -m)" = x86_64 ] && ! ls build/kernel/vmlinuz-* >/dev/null 2>&1; then
+		say "fetching a kernel for the tests' virtual machines"
+		installer/microvm-kernel build/kernel >"$log" 2>&1 || die_logged 5 "there is no kernel for the tests' virtual machines"
+	fi
 	say "running the tests"
 	[ "$action" = check ] || export FULL=1 FUZZ_SECONDS=60 BATS_FILE_TIMEOUT=1800
 	SANDBOX_TEST_DOCKER_SOCKET=$engine_socket tests/lib/run-all "$top/build"

@@ -27,7 +27,7 @@ static const char help[] =
 	"usage: sandboxd [--config FILE] [--set SECTION.KEY=VALUE]... [--ready-fd N]\n"
 	"       sandboxd init [OPTIONS]; see sandboxd init --help\n"
 	"       sandboxd backup | restore [--config FILE] [--set ...] FILE\n"
-	"       sandboxd driver-check [--image NAME] PATH\n"
+	"       sandboxd driver-check [--image NAME] [--docker-socket PATH] [--deadline DURATION] PATH\n"
 	"       sandboxd --check-config | --print-config | --version | --help\n"
 	"\n"
 	"The daemon of sandbox. Runs in the foreground and logs to standard error.\n"

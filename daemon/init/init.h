@@ -4,6 +4,7 @@
 
 #include "daemon/init/loop.h"
 #include "daemon/init/request.h"
+#include "daemon/init/serial.h"
 #include "daemon/init/through.h"
 #include "daemon/init/tree.h"
 #include "shared/mux/mux.h"
@@ -39,6 +40,9 @@ struct link {
 	uint8_t key[32];
 	uint64_t pings; /* sent on this connection */
 	uint64_t pongs; /* answered */
+	struct serial *port; /* NULL: a socket is dialled */
+	const char *path;    /* of the port */
+	int port_fd;         /* open and not watched, else -1 */
 };
 
 struct init {
@@ -64,6 +68,8 @@ struct init {
 
 /* link.c */
 int link_init(struct init *in, const char *path, struct error *err);
+/* The same over a serial port, whose path must stay valid. */
+int link_init_serial(struct init *in, const char *path, struct error *err);
 void link_dial(struct init *in);
 /* After a turn of the loop: asks for what the mux needs now. */
 void link_settle(struct init *in);

@@ -1,10 +1,14 @@
-/* The connection to the worker: init dials, and dials again for ever. Losing it ends no command. */
+/*
+ * The connection to the worker: init dials, and dials again for ever; on a serial port the host says when one is there.
+ * Losing it ends no command.
+ */
 #include "daemon/init/init.h"
 
 #include "shared/base/id.h"
 #include "shared/base/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -20,6 +24,8 @@ enum {
 static ssize_t sink(void *ctx, const struct iovec *iov, int n)
 {
 	struct init *in = ctx;
+	if (in->link.port)
+		return serial_send(in->link.port, in->link.w.fd, iov, n);
 	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n };
 	ssize_t r;
 	do {
@@ -188,22 +194,55 @@ static const struct mux_handler handler = {
 
 /* --- the connection --- */
 
-static void drop(struct init *in)
+static void redial_later(struct init *in)
 {
 	struct link *l = &in->link;
-	watch_close(&in->loop, &l->w);
+	timer_arm(&in->loop, &l->redial, l->backoff_ms);
+	l->backoff_ms = l->backoff_ms * 2 < BACKOFF_MAX_MS ? l->backoff_ms * 2 : BACKOFF_MAX_MS;
+}
+
+static void lose(struct init *in)
+{
+	struct link *l = &in->link;
+	if (!l->mux)
+		return;
 	mux_lost(l->mux);
 	mux_free(l->mux);
 	l->mux = NULL;
 	exec_link_lost(in);
-	timer_arm(&in->loop, &l->redial, l->backoff_ms);
-	l->backoff_ms = l->backoff_ms * 2 < BACKOFF_MAX_MS ? l->backoff_ms * 2 : BACKOFF_MAX_MS;
+}
+
+static void drop(struct init *in)
+{
+	if (in->link.port) {
+		serial_tell(in->link.port, SERIAL_DETACH, NULL);
+	} else {
+		watch_close(&in->loop, &in->link.w);
+		redial_later(in);
+	}
+	lose(in);
+}
+
+static void greet(struct init *in)
+{
+	struct link *l = &in->link;
+	auto_tlv hello = TLV_INIT;
+	l->pings = l->pongs = 0;
+	l->mux = mux_new(&(struct mux_options){ .handler = &handler, .ctx = in, .sink = sink, .dialled = true });
+	tlv_add_bytes(&hello, MUX_F_KEY, l->key, sizeof(l->key));
+	tlv_add_str(&hello, MUX_F_PROGRAM, "sandbox-init " SANDBOX_VERSION);
+	mux_hello(l->mux, &hello);
+}
+
+static struct init *init_of(struct watch *w)
+{
+	return (struct init *)((char *)w - offsetof(struct init, link.w));
 }
 
 static void ready(struct watch *w, uint32_t events)
 {
 	static uint8_t bytes[READ_SIZE];
-	struct init *in = (struct init *)((char *)w - offsetof(struct init, link.w));
+	struct init *in = init_of(w);
 	struct link *l = &in->link;
 	if (events & EPOLLOUT)
 		mux_flush(l->mux);
@@ -220,15 +259,92 @@ static void ready(struct watch *w, uint32_t events)
 	}
 }
 
+/* --- a serial port --- */
+
+static void take_event(struct init *in, const struct serial_event *e)
+{
+	struct link *l = &in->link;
+	switch (e->control) {
+	case SERIAL_ATTACH:
+		lose(in);
+		serial_tell(l->port, SERIAL_ATTACH, e->p);
+		greet(in);
+		return;
+	case SERIAL_DETACH:
+		lose(in);
+		return;
+	case SERIAL_READY:
+		return;
+	}
+	if (l->mux && mux_feed(l->mux, e->p, e->n, NULL) < 0)
+		drop(in);
+}
+
+/* The host is trusted to speak the protocol; what is none of it is skipped, so that nothing it sends can stop this. */
+static void take_bytes(struct init *in, const uint8_t *p, size_t n)
+{
+	struct serial_event e;
+	bool some;
+	while (n > 0) {
+		size_t used = serial_read(&in->link.port->reader, p, n, &e, &some);
+		if (used == 0) {
+			in->link.port->reader = (struct serial_reader){ .have = 0 };
+			return;
+		}
+		if (some)
+			take_event(in, &e);
+		p += used;
+		n -= used;
+	}
+}
+
+static void port_ready(struct watch *w, uint32_t events)
+{
+	static uint8_t bytes[READ_SIZE];
+	struct init *in = init_of(w);
+	struct link *l = &in->link;
+	ssize_t n;
+	(void)events;
+	serial_flush(l->port, w->fd);
+	if (l->mux)
+		mux_flush(l->mux);
+	n = read(w->fd, bytes, sizeof(bytes));
+	if (n > 0) {
+		l->backoff_ms = BACKOFF_FIRST_MS;
+		take_bytes(in, bytes, (size_t)n);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		/* No host at the other end: the port would be ready for ever. */
+		l->port_fd = watch_release(&in->loop, w);
+		redial_later(in);
+	}
+}
+
+static void port_open(struct init *in)
+{
+	struct link *l = &in->link;
+	int fd = l->port_fd >= 0 ? l->port_fd : open(l->path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	bool first = l->port_fd < 0;
+	l->port_fd = -1;
+	if (fd < 0 || watch_open(&in->loop, &l->w, fd, EPOLLIN) < 0) {
+		redial_later(in);
+		return;
+	}
+	if (first)
+		serial_tell(l->port, SERIAL_READY, NULL);
+}
+
+/* --- both --- */
+
 void link_settle(struct init *in)
 {
 	struct link *l = &in->link;
-	if (!l->mux)
-		return;
-	if (mux_want_write(l->mux) && mux_flush(l->mux) < 0)
+	bool more;
+	if (l->mux && mux_want_write(l->mux) && mux_flush(l->mux) < 0)
 		drop(in);
-	else
-		watch_set(&in->loop, &l->w, mux_want_write(l->mux) ? EPOLLIN | EPOLLOUT : EPOLLIN);
+	if (l->port && l->w.fd >= 0)
+		serial_flush(l->port, l->w.fd);
+	more = (l->mux && mux_want_write(l->mux)) || (l->port && serial_waits(l->port));
+	watch_set(&in->loop, &l->w, more ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 static void redial(struct timer *t)
@@ -239,22 +355,31 @@ static void redial(struct timer *t)
 void link_dial(struct init *in)
 {
 	struct link *l = &in->link;
-	auto_tlv hello = TLV_INIT;
+	if (l->port) {
+		port_open(in);
+		return;
+	}
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && connect(fd, (const struct sockaddr *)&l->address, sizeof(l->address)) < 0) {
 		close(fd);
 		fd = -1;
 	}
-	if (fd < 0 || watch_open(&in->loop, &l->w, fd, EPOLLIN) < 0) {
-		timer_arm(&in->loop, &l->redial, l->backoff_ms);
-		l->backoff_ms = l->backoff_ms * 2 < BACKOFF_MAX_MS ? l->backoff_ms * 2 : BACKOFF_MAX_MS;
-		return;
-	}
-	l->pings = l->pongs = 0;
-	l->mux = mux_new(&(struct mux_options){ .handler = &handler, .ctx = in, .sink = sink, .dialled = true });
-	tlv_add_bytes(&hello, MUX_F_KEY, l->key, sizeof(l->key));
-	tlv_add_str(&hello, MUX_F_PROGRAM, "sandbox-init " SANDBOX_VERSION);
-	mux_hello(l->mux, &hello);
+	if (fd < 0 || watch_open(&in->loop, &l->w, fd, EPOLLIN) < 0)
+		redial_later(in);
+	else
+		greet(in);
+}
+
+int link_init_serial(struct init *in, const char *path, struct error *err)
+{
+	struct link *l = &in->link;
+	if (link_init(in, path, err) < 0)
+		return -1;
+	l->w.ready = port_ready;
+	l->path = path;
+	l->port_fd = -1;
+	l->port = xcalloc(1, sizeof(*l->port));
+	return 0;
 }
 
 int link_init(struct init *in, const char *path, struct error *err)

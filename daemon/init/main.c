@@ -20,6 +20,7 @@ enum { DEADLINE_STEP_MS = 30 * 1000 };
 struct arguments {
 	const char *exercise; /* a probe's: see exercise.c */
 	const char *socket;
+	const char *serial; /* a port, in place of the socket */
 	int64_t deadline_us;
 	int64_t grace_ms;
 	struct strv through;
@@ -34,6 +35,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret, struct 
 			return error_set(err, ERR_INVALID, "%s needs a value", argv[i]);
 		if (strcmp(argv[i], "--socket") == 0)
 			ret->socket = value;
+		else if (strcmp(argv[i], "--serial") == 0)
+			ret->serial = value;
 		else if (strcmp(argv[i], "--deadline-us") == 0)
 			r = parse_i64("--deadline-us", value, 0, INT64_MAX, &ret->deadline_us, err);
 		else if (strcmp(argv[i], "--grace-ms") == 0)
@@ -47,7 +50,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret, struct 
 		if (r < 0)
 			return -1;
 	}
-	return ret->socket || ret->exercise ? 0 : error_set(err, ERR_INVALID, "--socket is missing");
+	return ret->socket || ret->serial || ret->exercise ? 0 : error_set(err, ERR_INVALID, "--socket or --serial is missing");
 }
 
 static void block_signals(void)
@@ -109,7 +112,9 @@ void init_set_deadline(struct init *in, int64_t deadline_us)
 
 static int set_up(struct init *in, const struct arguments *a, struct error *err)
 {
-	if (loop_init(&in->loop, err) < 0 || reap_init(in, err) < 0 || link_init(in, a->socket, err) < 0)
+	if (loop_init(&in->loop, err) < 0 || reap_init(in, err) < 0)
+		return -1;
+	if ((a->serial ? link_init_serial(in, a->serial, err) : link_init(in, a->socket, err)) < 0)
 		return -1;
 	in->subreaper = sys_become_subreaper();
 	in->through = a->through;
@@ -137,7 +142,7 @@ int main(int argc, char **argv)
 	if (parsed == 0 && a.exercise)
 		return exercise(a.exercise);
 	if (parsed < 0 || set_up(&in, &a, &err) < 0) {
-		fprintf(stderr, "sandbox-init: %s\nusage: sandbox-init --socket PATH [--deadline-us N] [--grace-ms N]\n", err.message);
+		fprintf(stderr, "sandbox-init: %s\nusage: sandbox-init --socket PATH | --serial PATH [--deadline-us N] [--grace-ms N]\n", err.message);
 		return 2;
 	}
 	link_dial(&in);

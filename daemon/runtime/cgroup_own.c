@@ -157,6 +157,9 @@ static int set_memory(const struct cgroup_place *p, const struct cgroup_limits *
 
 	if (l->memory_max == 0)
 		return 0;
+	/* A limit that grows: the sum has to grow first, and one that shrinks is refused here and set below. */
+	if (!p->v2 && has_file(p->dir, "memory.memsw.limit_in_bytes"))
+		(void)write_number(p->dir, "memory.memsw.limit_in_bytes", l->memory_max, NULL);
 	if (write_number(p->dir, p->v2 ? "memory.max" : "memory.limit_in_bytes", l->memory_max, err) != 0)
 		return -1;
 	if (p->v2) {

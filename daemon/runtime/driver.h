@@ -15,10 +15,11 @@
 #define DRIVER_PROTOCOL "sandbox.runtime.v1"
 
 enum {
-	DRIVER_PROBE_MS = 10 * 1000,
+	DRIVER_PROBE_MS = 45 * 1000, /* it really runs something */
+	DRIVER_PREPARE_MS = 10 * 60 * 1000, /* a large image made a disk */
 	DRIVER_CREATE_MS = 120 * 1000,
 	DRIVER_DELETE_MS = 60 * 1000,
-	DRIVER_ASK_MS = 10 * 1000,      /* inspect, list, stats, kill */
+	DRIVER_ASK_MS = 10 * 1000,      /* inspect, stats, kill, deadline */
 	DRIVER_EXEC_GRACE_MS = 5 * 1000, /* over the command's own time limit */
 	DRIVER_EXEC_MS = 24 * 3600 * 1000, /* a command without one */
 	DRIVER_ANSWER_MAX = 4 * 1024 * 1024,

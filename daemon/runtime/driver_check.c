@@ -3,19 +3,23 @@
  * sandbox and deletes it, whatever happens.
  */
 #include "daemon/runtime/cgroup.h"
+#include "daemon/runtime/docker.h"
 #include "daemon/runtime/driver.h"
 #include "daemon/runtime/external.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
+#include "shared/base/parse.h"
 #include "shared/json/model_json.h"
 
+#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LIFE_US = 600 * 1000 * 1000, GRACE_MS = 30 * 1000, DIAL_MS = 60 * 1000, TIMEOUT_S = 2, TIMEOUT_SLACK_MS = 6000 };
@@ -25,7 +29,10 @@ struct check {
 	struct spec spec;
 	struct id node, sandbox;
 	enum tier tier;
-	bool init, inspect, stats, kill;
+	bool init, inspect, stats, kill, prepare, deadline, engine_images;
+	const char *docker_socket;
+	char *digest;          /* of the image, when the driver wants it resolved */
+	int64_t most_ms;       /* no call may take longer, whatever the protocol grants; 0: as the protocol says */
 	unsigned ok, failed;
 	char dir[64], init_path[4096];
 	int listener;
@@ -48,7 +55,8 @@ __attribute__((format(printf, 3, 4))) static bool say(struct check *c, bool ok, 
 static int call(struct check *c, const char *action, const struct id *id, cJSON *take_payload, int64_t timeout_ms, cJSON **ret, struct error *err)
 {
 	struct driver_call d = {
-		.path = c->path, .action = action, .node = &c->node, .sandbox = id, .payload = take_payload, .timeout_ms = timeout_ms,
+		.path = c->path, .action = action, .node = &c->node, .sandbox = id, .payload = take_payload,
+		.timeout_ms = c->most_ms && c->most_ms < timeout_ms ? c->most_ms : timeout_ms,
 		.keeps_children = strcmp(action, "create") == 0,
 	};
 
@@ -88,7 +96,7 @@ static bool check_probe(struct check *c)
 	struct id id = id_new();
 	auto_json *j = NULL;
 	struct error err = ERROR_INIT;
-	const cJSON *commands;
+	const cJSON *commands, *images;
 	bool tier = false;
 	int rc = call(c, "probe", &id, NULL, DRIVER_PROBE_MS, &j, &err);
 
@@ -105,6 +113,10 @@ static bool check_probe(struct check *c)
 	c->inspect = has_word(j, "actions", "inspect");
 	c->stats = has_word(j, "actions", "stats");
 	c->kill = has_word(j, "actions", "kill");
+	c->prepare = has_word(j, "actions", "prepare");
+	c->deadline = has_word(j, "actions", "deadline");
+	images = cJSON_GetObjectItemCaseSensitive(j, "images");
+	c->engine_images = cJSON_IsString(images) && strcmp(images->valuestring, "engine") == 0;
 	say(c, !c->init || c->inspect, "a driver that starts sandbox-init has the action inspect");
 	return say(c, tier, "probe names a tier: container, gvisor or microvm");
 }
@@ -126,6 +138,7 @@ static cJSON *create_payload(struct check *c)
 	cJSON_AddItemToObject(j, "spec", spec_to_json(&c->spec));
 	json_add_str(j, "isolation", isolation_text(tier_isolation(c->tier)));
 	json_add_str(j, "tier", tier_text(c->tier));
+	json_add_str(j, "image_digest", c->digest);
 	if (c->init) {
 		in = cJSON_AddObjectToObject(j, "init");
 		json_add_str(in, "path", c->init_path);
@@ -164,14 +177,59 @@ static void check_dial(struct check *c)
 	say(c, fd >= 0 && io_read_full(fd, head, sizeof(head)) == (ssize_t)sizeof(head), "sandbox-init dials the socket and says something");
 }
 
+/* As the worker does before a create, for a driver that says so. */
+static bool resolve_image(struct check *c)
+{
+	struct docker_options o = { .socket = c->docker_socket, .node = c->node, .allowed_registries = "*" };
+	struct image_config image = { .digest = NULL };
+	struct runtime *docker = NULL;
+	struct error err = ERROR_INIT;
+	int rc = docker_runtime_new(&o, &docker, &err);
+
+	if (rc == 0) {
+		rc = docker->ops->image_resolve(docker, c->spec.image, &image, &err);
+		docker->ops->free(docker);
+	}
+	if (rc != 0)
+		return say(c, false, "the engine has the image %s: %s", c->spec.image, err.message);
+	c->digest = steal(&image.digest);
+	image_config_done(&image);
+	return true;
+}
+
+static bool check_prepare(struct check *c)
+{
+	cJSON *j;
+
+	if (!c->prepare || !c->digest)
+		return true;
+	j = cJSON_CreateObject();
+	json_add_str(j, "image_digest", c->digest);
+	return works(c, "prepare", "prepare", &c->sandbox, j, DRIVER_PREPARE_MS);
+}
+
+static void check_deadline(struct check *c)
+{
+	cJSON *j = cJSON_CreateObject();
+
+	json_add_i64(j, "deadline_us", clock_wall_us() + 2LL * LIFE_US);
+	works(c, "deadline", "deadline", &c->sandbox, j, DRIVER_ASK_MS);
+}
+
 static bool check_create(struct check *c)
 {
+	if (c->engine_images && !resolve_image(c))
+		return false;
+	if (!check_prepare(c))
+		return false;
 	if (!works(c, "create", "create", &c->sandbox, create_payload(c), DRIVER_CREATE_MS))
 		return false;
 	works(c, "create of the same sandbox again succeeds", "create", &c->sandbox, create_payload(c), DRIVER_CREATE_MS);
 	check_state(c, "running");
 	if (c->init)
 		check_dial(c);
+	if (c->deadline)
+		check_deadline(c);
 	return true;
 }
 
@@ -271,7 +329,8 @@ static int prepare(struct check *c, struct error *err)
 	ssize_t n = readlink("/proc/self/exe", c->init_path, sizeof(c->init_path) - 32);
 
 	snprintf(c->dir, sizeof(c->dir), "/tmp/sandbox-driver-check-XXXXXX");
-	if (!mkdtemp(c->dir))
+	/* As a worker's: who knows the name may pass. */
+	if (!mkdtemp(c->dir) || chmod(c->dir, 0711) != 0)
 		return error_errno(err, "making %s", c->dir);
 	c->init_path[n > 0 ? n : 0] = '\0';
 	if (n > 0)
@@ -292,18 +351,38 @@ static void run(struct check *c)
 	check_end(c);
 }
 
+static int parse(int argc, char **argv, struct check *c, const char **ret_image, struct error *err)
+{
+	static const struct option options[] = {
+		{ "image", required_argument, NULL, 'i' }, { "docker-socket", required_argument, NULL, 's' },
+		{ "deadline", required_argument, NULL, 'd' }, { NULL, 0, NULL, 0 },
+	};
+	int o;
+
+	while ((o = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+		if (o == 'i')
+			*ret_image = optarg;
+		else if (o == 's')
+			c->docker_socket = optarg;
+		else if (o != 'd' || parse_duration_ms("--deadline", optarg, 100, DRIVER_PREPARE_MS, &c->most_ms, err) != 0)
+			return -1;
+	}
+	c->path = argv[optind];
+	return optind == argc - 1 ? 0 : -1;
+}
+
 int driver_check_main(int argc, char **argv)
 {
-	struct check c = { .node = id_new(), .sandbox = id_new(), .listener = -1, .init_path = "" };
+	struct check c = { .node = id_new(), .sandbox = id_new(), .listener = -1, .init_path = "", .docker_socket = "/var/run/docker.sock" };
 	struct error err = ERROR_INIT;
-	const char *image = argc == 4 && strcmp(argv[1], "--image") == 0 ? argv[2] : "sandbox-base:latest";
+	const char *image = "sandbox-base:latest";
 
-	if (argc != 2 && argc != 4) {
-		fprintf(stderr, "usage: sandboxd driver-check [--image NAME] PATH\n");
+	if (parse(argc, argv, &c, &image, &err) != 0) {
+		fprintf(stderr, "%s%susage: sandboxd driver-check [--image NAME] [--docker-socket PATH] [--deadline DURATION] PATH\n",
+		        err.message, *err.message ? "\n" : "");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	c.path = argv[argc - 1];
 	if (driver_check_file(c.path, &err) != 0 || prepare(&c, &err) != 0) {
 		fprintf(stderr, "sandboxd: %s\n", err.message);
 		return 1;
@@ -315,6 +394,7 @@ int driver_check_main(int argc, char **argv)
 	c.spec.image = xstrdup(image);
 	run(&c);
 	spec_done(&c.spec);
+	free(c.digest);
 	close_fdp(&c.listener);
 	io_remove_tree(c.dir, NULL);
 	printf("%u ok, %u failed\n", c.ok, c.failed);

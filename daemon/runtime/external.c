@@ -9,6 +9,7 @@
 #include "daemon/runtime/driver.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
+#include "shared/base/parse.h"
 #include "shared/json/model_json.h"
 
 #include <dirent.h>
@@ -28,13 +29,15 @@ struct abilities {
 	bool tiers[TIER_COUNT];
 	bool init;          /* it starts sandbox-init inside */
 	bool engine_images; /* it wants images resolved by the engine */
-	bool inspect, kill, stats;
+	bool inspect, kill, stats, prepare, deadline;
+	bool development;   /* it says that it is not meant for production */
 };
 
 struct external {
 	struct runtime rt;
 	char *driver, *dir, *self;
 	struct id node;
+	bool development;     /* such tiers are wanted */
 	pthread_mutex_t lock; /* guards can */
 	struct abilities can;
 };
@@ -153,6 +156,9 @@ static int read_abilities(const cJSON *result, struct abilities *ret, struct err
 	can.inspect = lists(result, "actions", "inspect");
 	can.kill = lists(result, "actions", "kill");
 	can.stats = lists(result, "actions", "stats");
+	can.prepare = lists(result, "actions", "prepare");
+	can.deadline = lists(result, "actions", "deadline");
+	can.development = cJSON_IsString(cJSON_GetObjectItemCaseSensitive(result, "development"));
 	for (int t = 0; t < TIER_COUNT; t++)
 		can.tiers[t] = lists(result, "tiers", tier_text((enum tier)t));
 	if (!cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(result, "tiers")))
@@ -171,6 +177,26 @@ static void describe(const struct external *x, const cJSON *result, char *ret, s
 	         cJSON_IsString(version) ? version->valuestring : "", x->driver);
 }
 
+static void offer(const struct external *x, const struct abilities *can, const cJSON *result, enum tier t, struct tier_offer *ret)
+{
+	const cJSON *why = cJSON_GetObjectItemCaseSensitive(result, "development");
+	char text[128];
+
+	if (!can->tiers[t]) {
+		snprintf(ret->reason, sizeof(ret->reason), "not offered: the driver %.200s does not name this tier", x->driver);
+		return;
+	}
+	ret->offered = !can->development || x->development;
+	ret->development = can->development;
+	if (!can->development) {
+		describe(x, result, ret->reason, sizeof(ret->reason));
+		return;
+	}
+	text_escape(why->valuestring, strlen(why->valuestring), text, sizeof(text));
+	snprintf(ret->reason, sizeof(ret->reason), "%s: the driver is for development only (%s)%s", ret->offered ? "development" : "not offered", text,
+	         ret->offered ? "" : "; worker.driver_development = true offers it nevertheless");
+}
+
 static int probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
 {
 	struct external *x = external_of(rt);
@@ -185,13 +211,8 @@ static int probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
 	pthread_mutex_lock(&x->lock);
 	x->can = can;
 	pthread_mutex_unlock(&x->lock);
-	for (int t = 0; rc == 0 && t < TIER_COUNT; t++) {
-		p->tiers[t].offered = can.tiers[t];
-		if (can.tiers[t])
-			describe(x, result, p->tiers[t].reason, sizeof(p->tiers[t].reason));
-		else
-			snprintf(p->tiers[t].reason, sizeof(p->tiers[t].reason), "not offered: the driver %.200s does not name this tier", x->driver);
-	}
+	for (int t = 0; rc == 0 && t < TIER_COUNT; t++)
+		offer(x, &can, result, (enum tier)t, &p->tiers[t]);
 	return rc;
 }
 
@@ -222,9 +243,21 @@ static cJSON *create_payload(const struct runtime_create *req, bool init)
 	return j;
 }
 
+static int prepare(struct external *x, const struct abilities *can, const struct runtime_create *req, struct error *err)
+{
+	cJSON *j;
+
+	if (!can->prepare || !req->image_digest)
+		return 0;
+	j = cJSON_CreateObject();
+	json_add_str(j, "image_digest", req->image_digest);
+	return call(x, "prepare", &req->sandbox_id, j, DRIVER_PREPARE_MS, NULL, err);
+}
+
 static int create(struct runtime *rt, const struct runtime_create *req, struct error *err)
 {
 	struct external *x = external_of(rt);
+	struct abilities can = abilities_of(x);
 	struct record r = { .deadline_us = req->deadline_us };
 	struct error local = ERROR_INIT;
 
@@ -232,7 +265,8 @@ static int create(struct runtime *rt, const struct runtime_create *req, struct e
 	snprintf(r.io, sizeof(r.io), "%s", req->io_dir);
 	if (record_write(x, &req->sandbox_id, &r, err) != 0)
 		return -1;
-	if (call(x, "create", &req->sandbox_id, create_payload(req, abilities_of(x).init), DRIVER_CREATE_MS, NULL, &local) == 0)
+	if (prepare(x, &can, req, &local) == 0 &&
+	    call(x, "create", &req->sandbox_id, create_payload(req, can.init), DRIVER_CREATE_MS, NULL, &local) == 0)
 		return 0;
 	rt->ops->remove(rt, &req->sandbox_id, NULL);
 	return error_set(err, local.code, "%s", local.message);
@@ -424,6 +458,18 @@ static int stats(struct runtime *rt, const struct id *sandbox, struct runtime_st
 	return 0;
 }
 
+static int deadline(struct runtime *rt, const struct id *sandbox, int64_t deadline_us, struct error *err)
+{
+	struct external *x = external_of(rt);
+	cJSON *j;
+
+	if (!abilities_of(x).deadline || !external_owns(rt, sandbox))
+		return 0;
+	j = cJSON_CreateObject();
+	json_add_i64(j, "deadline_us", deadline_us);
+	return call(x, "deadline", sandbox, j, DRIVER_ASK_MS, NULL, err);
+}
+
 static int root_bytes(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err)
 {
 	(void)rt;
@@ -466,6 +512,7 @@ static const struct runtime_ops external_ops = {
 	.remove = remove_it,
 	.list_owned = list_owned,
 	.stats = stats,
+	.deadline = deadline,
 	.root_bytes = root_bytes,
 	.free = external_free,
 };
@@ -486,6 +533,7 @@ int external_runtime_new(const struct external_options *o, struct runtime **ret,
 	x->dir = steal(&dir);
 	x->self = steal(&self);
 	x->node = o->node;
+	x->development = o->development;
 	pthread_mutex_init(&x->lock, NULL);
 	*ret = &x->rt;
 	return 0;

@@ -11,6 +11,7 @@ struct external_options {
 	const char *driver;    /* absolute path */
 	const char *state_dir; /* records in STATE/driver */
 	struct id node;
+	bool development;      /* tiers of a driver that says it is for development only are offered */
 };
 
 /* Does not call the driver. Its images are not the vtable's business: those members are NULL. */

@@ -50,7 +50,7 @@ static int probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
 	works = both->driver->ops->probe(both->driver, &driver, &local) == 0;
 	for (int t = 0; t < TIER_COUNT; t++) {
 		both->by_driver[t] = works && driver.tiers[t].offered && !p->tiers[t].offered;
-		if (both->by_driver[t])
+		if (both->by_driver[t] || (works && driver.tiers[t].development && !p->tiers[t].offered))
 			p->tiers[t] = driver.tiers[t];
 		else if (!p->tiers[t].offered && t == TIER_MICROVM)
 			snprintf(p->tiers[t].reason, sizeof(p->tiers[t].reason), "not offered: %.230s",
@@ -160,6 +160,13 @@ static int stats(struct runtime *rt, const struct id *sandbox, struct runtime_st
 	return r->ops->stats(r, sandbox, ret, err);
 }
 
+static int deadline(struct runtime *rt, const struct id *sandbox, int64_t deadline_us, struct error *err)
+{
+	struct runtime *r = of_sandbox(rt, sandbox);
+
+	return r->ops->deadline ? r->ops->deadline(r, sandbox, deadline_us, err) : 0;
+}
+
 static int root_bytes(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err)
 {
 	struct runtime *r = of_sandbox(rt, sandbox);
@@ -195,6 +202,7 @@ static const struct runtime_ops paired_ops = {
 	.remove = remove_it,
 	.list_owned = list_owned,
 	.stats = stats,
+	.deadline = deadline,
 	.root_bytes = root_bytes,
 	.free = paired_free,
 };

@@ -103,6 +103,7 @@ typedef bool (*runtime_progress)(void *ctx, const char *text, int percent);
 struct tier_offer {
 	bool offered;
 	bool again;       /* not offered for what a pressed machine may have caused: another probe may find it */
+	bool development; /* offered though it is not meant for production */
 	char reason[256]; /* why not, or what was seen */
 };
 
@@ -155,6 +156,8 @@ struct runtime_ops {
 	/* Everything carrying our node label, also half-made things. */
 	int (*list_owned)(struct runtime *rt, struct owned_list *ret, struct error *err);
 	int (*stats)(struct runtime *rt, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
+	/* The sandbox's end moved (wall clock). For runtimes that end sandboxes by themselves; NULL: only process 1 needs to know. */
+	int (*deadline)(struct runtime *rt, const struct id *sandbox, int64_t deadline_us, struct error *err);
 	/* Bytes written so far into a writable root, 0 for another. May take long: it walks files. */
 	int (*root_bytes)(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err);
 	void (*free)(struct runtime *rt);

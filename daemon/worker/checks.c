@@ -116,7 +116,9 @@ static void check_tiers(struct worker *w, struct rows *r)
 		bool offered = p.tiers[t].offered;
 
 		snprintf(part, sizeof(part), "tier %s", tier_text((enum tier)t));
-		detail(add(r, part, offered || t != TIER_CONTAINER ? "ok" : "fail", offered ? "" : remedies[t]), "%s", p.tiers[t].reason);
+		const char *status = p.tiers[t].development && offered ? "warn" : offered || t != TIER_CONTAINER ? "ok" : "fail";
+		const char *remedy = *status == 'w' ? "a machine with KVM offers this tier in earnest" : offered ? "" : remedies[t];
+		detail(add(r, part, status, remedy), "%s", p.tiers[t].reason);
 	}
 }
 

@@ -532,6 +532,14 @@ static void exited(struct worker *w, const struct id *sandbox)
 	end_it(w, sandbox, why);
 }
 
+static void tell_deadline(struct worker *w, const struct id *sandbox, int64_t deadline_us)
+{
+	struct error err = ERROR_INIT;
+
+	if (ops_of(w)->deadline(w->o.runtime, sandbox, deadline_us, &err) != 0)
+		log_warn("worker", "telling the runtime that sandbox=%s ends later: %s", sandbox->text, err.message);
+}
+
 void job_task(struct worker *w, struct task *take_t)
 {
 	const struct id sandbox = take_t->sandbox;
@@ -557,6 +565,9 @@ void job_task(struct worker *w, struct task *take_t)
 		break;
 	case TASK_COMPLETE:
 		record(w, &sandbox, &take_t->done, take_t->delay_ms);
+		break;
+	case TASK_DEADLINE:
+		tell_deadline(w, &sandbox, take_t->deadline_us);
 		break;
 	}
 	worker_give(w, &sandbox);

@@ -39,7 +39,8 @@ int worker_node_id(const struct daemon_config *config, struct id *ret, struct er
 
 static int new_paired(const struct daemon_config *config, const struct docker_options *o, struct runtime **ret, struct error *err)
 {
-	struct external_options x = { .driver = config->driver, .state_dir = config->state_dir, .node = o->node };
+	struct external_options x = { .driver = config->driver, .state_dir = config->state_dir, .node = o->node,
+	                              .development = config->driver_development };
 	struct runtime *engine, *driver;
 
 	if (driver_check_file(config->driver, err) != 0)

@@ -583,8 +583,17 @@ void worker_deadline_moved(struct worker *w, const struct id *sandbox)
 {
 	int64_t deadline_us = w->o.up->ops->deadline(w->o.up, sandbox);
 
-	if (deadline_us > 0)
-		initlink_set_deadline(w->o.links, sandbox, deadline_us);
+	if (deadline_us <= 0)
+		return;
+	initlink_set_deadline(w->o.links, sandbox, deadline_us);
+	if (!w->o.runtime->ops->deadline)
+		return;
+	struct task *t = xcalloc(1, sizeof(*t));
+
+	t->kind = TASK_DEADLINE;
+	t->sandbox = *sandbox;
+	t->deadline_us = deadline_us;
+	worker_post(w, t);
 }
 
 int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err)

@@ -20,13 +20,14 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE } kind;
 	struct id sandbox;
 	char *why;              /* STALE */
 	struct lease lease;     /* RETRY_DELETE */
 	struct completion done; /* COMPLETE; its texts belong to the task */
 	int64_t due_ms;         /* monotonic; not before */
 	int64_t delay_ms;       /* the next pause */
+	int64_t deadline_us;    /* DEADLINE */
 };
 
 struct worker {

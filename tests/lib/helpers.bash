@@ -18,6 +18,39 @@ need_engine() {
 	curl -fsS --max-time 5 --unix-socket "$DOCKER_SOCKET" http://engine/_ping >/dev/null 2>&1 || skip "no Docker Engine on $DOCKER_SOCKET"
 }
 
+# For setup_file: a QEMU driver with a state directory of its own, $MICROVM_DIR/driver, allowed to emulate. Skips where it cannot be.
+need_microvm() {
+	[ "$(id -u)" -eq 0 ] || skip "not root: machines get users and control groups of their own"
+	[ "$(uname -m)" = x86_64 ] || skip "microVMs are made on 64-bit x86 only"
+	[ -x /usr/bin/qemu-system-x86_64 ] || skip "no qemu-system-x86_64 (package qemu-system-x86)"
+	MICROVM_KERNEL=$(find "$BUILD/kernel" -name 'vmlinuz-*' 2>/dev/null | head -n 1)
+	[ -n "$MICROVM_KERNEL" ] || skip "no kernel for microVMs: run installer/microvm-kernel $BUILD/kernel"
+	MICROVM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/sbx-microvm.XXXXXX")
+	export MICROVM_DIR MICROVM_KERNEL
+	microvm_config "allow_emulation = true"
+	cat >"$MICROVM_DIR/driver" <<-TXT
+		#!/bin/sh
+		exec "$BUILD/sandbox-driver-qemu" --config "$MICROVM_DIR/conf" "\$@"
+	TXT
+	chmod 755 "$MICROVM_DIR/driver"
+}
+
+# microvm_config LINE…: the driver's configuration from its next call on.
+microvm_config() {
+	printf '%s\n' "[qemu]" "state_dir = $MICROVM_DIR/state" "docker_socket = $DOCKER_SOCKET" "$@" >"$MICROVM_DIR/conf"
+	chmod 644 "$MICROVM_DIR/conf"
+}
+
+# In teardown_file, after sbx_stop: fails when a machine is left.
+microvm_stop() {
+	[ -n "${MICROVM_DIR:-}" ] || return 0
+	local left
+	left=$(ls -A "$MICROVM_DIR/state/boxes" 2>/dev/null || true)
+	cat "$MICROVM_DIR"/state/boxes/*/keeper 2>/dev/null | while read -r left_pid _; do kill -KILL "$left_pid" 2>/dev/null || true; done
+	rm -rf "$MICROVM_DIR"
+	[ -z "$left" ] || { echo "machines were left: $left" >&2; return 1; }
+}
+
 # Starts sandboxd with a state directory of its own; arguments are passed on (--set …). Without gVisor unless they ask for it:
 # its probe takes a second or two.
 sbx_start() {

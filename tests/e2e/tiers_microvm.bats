@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# What tiers.bats tries, in virtual machines: emulated where KVM does not boot one.
+
+load ../lib/helpers.bash
+load ../lib/tiers.bash
+
+TIERS=microvm
+
+setup_file() {
+	need_engine
+	need_microvm
+	tiers_start --set "worker.driver=$MICROVM_DIR/driver" --set worker.driver_development=true
+}
+
+teardown_file() {
+	sbx_stop
+	microvm_stop
+}
+
+@test "each tier is what it says, seen from inside" {
+	on_each_tier proof
+}
+
+@test "exit statuses, environment and directory" {
+	on_each_tier statuses
+}
+
+@test "streams are whole and apart" {
+	on_each_tier streams
+}
+
+@test "a time-out ends the whole tree" {
+	on_each_tier time_outs
+}
+
+@test "a server that a finished command left behind stays up" {
+	on_each_tier left_behind
+}
+
+@test "no zombie stays" {
+	on_each_tier zombies
+}
+
+@test "copies in and out" {
+	on_each_tier copies
+}
+
+@test "logs of a detached command" {
+	on_each_tier kept_output
+}
+
+@test "terminal sessions" {
+	[ -x "$BUILD/tools/pty" ] || skip "tests/tools/pty is not built"
+	on_each_tier terminals
+}
+
+@test "no capabilities, a read-only root, no network but loopback" {
+	on_each_tier rights
+}
+
+@test "/workspace ends where its size does" {
+	on_each_tier disk
+}
+
+@test "the CPU limit holds for all its processes together" {
+	on_each_tier cpu
+}
+
+@test "a killed daemon finds the sandbox again, and its processes" {
+	on_each_tier resumes
+}
+
+@test "out of memory: the neighbours go on, and the record says what it was" {
+	on_each_tier out_of_memory
+}
+
+@test "a fork bomb ends in its own sandbox, and the delete is bounded" {
+	on_each_tier fork_bomb
+}
+
+@test "delete while busy leaves nothing" {
+	on_each_tier busy_delete
+}
+
+@test "a sandbox that is killed from outside is noticed, and no status is invented" {
+	on_each_tier killed_from_outside
+}
+
+@test "a sandbox that does not move any more is deleted in bounded time" {
+	on_each_tier frozen
+}
+
+@test "a flood of connections to the socket does no harm" {
+	on_each_tier flood
+}
+
+@test "a second sandbox-init started inside does not take over" {
+	on_each_tier impostor
+}

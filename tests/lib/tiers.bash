@@ -1,0 +1,280 @@
+# The suite that every tier passes: functions of the tests, each called with the tier's name and BOX, a sandbox of it.
+
+# sbx_start's arguments; then one sandbox in each of $TIERS that is offered here.
+tiers_start() {
+	sbx_start "$@"
+	local tier offered=
+	for tier in $TIERS; do
+		if sandbox doctor --json | jq -e --arg part "tier $tier" '.checks[] | select(.part == $part) | .detail | startswith("not offered")' >/dev/null; then
+			continue
+		fi
+		offered="$offered $tier"
+		sbx_create --name "box-$tier" --tier "$tier" --pids 64 --memory-mib 160 --cpu-millis 1000
+	done
+	OFFERED=$offered
+	export OFFERED
+}
+
+# Runs a function for each tier that is offered here; the last tier is said when it is not.
+on_each_tier() {
+	local tier
+	for tier in $TIERS; do
+		case " $OFFERED " in
+		*" $tier "*) ;;
+		*) continue ;;
+		esac
+		echo "on $tier:"
+		BOX=box-$tier
+		"$@" "$tier"
+	done
+	case " $OFFERED " in
+	*" $tier "*) ;;
+	*) skip "$tier: $(sandbox doctor --json | jq -r --arg part "tier $tier" '.checks[] | select(.part == $part) | .detail')" ;;
+	esac
+}
+
+# pid_of BOX TIER: the process of the host that is the sandbox.
+pid_of() {
+	case $2 in
+	microvm) cut -d' ' -f1 "$MICROVM_DIR/state/boxes/$(sandbox inspect --json "$1" | jq -r .id)/vm" ;;
+	*) docker inspect -f '{{.State.Pid}}' "sandbox-$1" ;;
+	esac
+}
+
+inside() {
+	timeout 30 sandbox exec "$BOX" -- "$@"
+}
+
+state_of() {
+	sandbox inspect --json "$1" | jq -r .state
+}
+
+proof() {
+	local kernel version
+	kernel=$(uname -r)
+	version=$(inside cat /proc/version)
+	case $1 in
+	container) [[ $version == *"$kernel"* ]] ;;
+	gvisor)
+		[[ $version != *"$kernel"* ]]
+		inside dmesg | grep -q gVisor
+		;;
+	microvm)
+		# A kernel of its own, with the threads that only a kernel has.
+		[[ $version != *"$kernel"* ]]
+		[ "$(inside cat /proc/2/comm)" = kthreadd ]
+		[[ $version == *"${MICROVM_KERNEL##*/vmlinuz-}"* ]]
+		;;
+	esac
+	[ "$(sandbox inspect --json "$BOX" | jq -r .tier)" = "$1" ]
+	[ "$(sandbox inspect --json "$BOX" | jq -r .isolation)" = "$(test "$1" = microvm && echo microvm || echo container)" ]
+}
+
+statuses() {
+	local want
+	for want in 0 1 7 255; do
+		run "-$want" inside sh -c "exit $want"
+	done
+	run -143 inside sh -c 'kill -TERM $$'
+	run -137 inside sh -c 'kill -KILL $$'
+	run -127 inside no-such-program
+	run -126 inside /etc
+	run -0 timeout 30 sandbox exec --env GREETING='a b' --cwd /tmp "$BOX" -- sh -c 'echo "$GREETING $PWD"'
+	[ "$output" = "a b /tmp" ]
+}
+
+streams() {
+	local sum
+	[ "$(printf x | inside cat)" = x ]
+	[ -z "$(inside cat </dev/null)" ]
+	run --separate-stderr -0 inside sh -c 'echo out; echo err >&2'
+	[ "$output" = out ]
+	[ "$stderr" = err ]
+	head -c 8000000 /dev/urandom >"$BATS_TEST_TMPDIR/in"
+	inside cat <"$BATS_TEST_TMPDIR/in" >"$BATS_TEST_TMPDIR/out"
+	cmp "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
+}
+
+time_outs() {
+	local start=$SECONDS
+	run -124 timeout 30 sandbox exec --timeout 1s "$BOX" -- sh -c 'setsid sleep 321 & trap "" TERM; sleep 321; sleep 321'
+	[ $((SECONDS - start)) -lt 12 ]
+	run -1 inside sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" " " | grep "sleep 32[1]"'
+}
+
+left_behind() {
+	run -0 inside sh -c 'sleep 654 >/dev/null 2>&1 & echo started'
+	[ "$output" = started ]
+	run -0 inside sh -c 'cat /proc/[0-9]*/cmdline | tr "\0" " " | grep -c "sleep 65[4]"'
+	inside sh -c 'for p in /proc/[0-9]*; do grep -q "^sleep.65[4]" $p/cmdline 2>/dev/null && kill ${p#/proc/}; done; true'
+}
+
+zombies() {
+	local i
+	for i in 1 2 3 4 5 6; do
+		inside sh -c '(sleep 0 &) ; (setsid sleep 0.01 &)'
+	done
+	# shellcheck disable=SC2016
+	until_ok 10 sh -c 'test "$(timeout 20 sandbox exec '"$BOX"' -- sh -c "grep -l ^State:.Z /proc/[0-9]*/status 2>/dev/null | wc -l")" -eq 0'
+}
+
+terminals() {
+	run -0 timeout 40 "$BUILD/tools/pty" 33x99 sandbox shell "$BOX" -- sh <<-'END'
+		raw
+		send stty size\r
+		expect 33 99
+		send exit 7\r
+		end
+	END
+	[[ $output == *"status 7"*"settings same"* ]]
+}
+
+copies() {
+	mkdir -p "$BATS_TEST_TMPDIR/tree/sub"
+	head -c 300000 /dev/urandom >"$BATS_TEST_TMPDIR/tree/sub/blob"
+	ln -sf sub/blob "$BATS_TEST_TMPDIR/tree/link"
+	timeout 30 sandbox cp "$BATS_TEST_TMPDIR/tree" "$BOX:/workspace/tree-$1"
+	rm -rf "$BATS_TEST_TMPDIR/back"
+	timeout 30 sandbox cp "$BOX:/workspace/tree-$1" "$BATS_TEST_TMPDIR/back"
+	diff -r "$BATS_TEST_TMPDIR/tree" "$BATS_TEST_TMPDIR/back"
+	[ "$(readlink "$BATS_TEST_TMPDIR/back/link")" = sub/blob ]
+}
+
+kept_output() {
+	local op
+	op=$(timeout 20 sandbox exec --detach "$BOX" -- sh -c 'echo one; echo two >&2; sleep 0.2; echo three')
+	timeout 20 sandbox wait "$op" >/dev/null
+	run -0 timeout 20 sandbox logs "$op"
+	[[ "$output" == *one*three* ]]
+	[[ "$output" == *two* ]]
+}
+
+rights() {
+	[ "$(inside sh -c 'grep ^CapEff /proc/self/status | tr -dc 1-9')" = "" ]
+	run ! inside mount -t tmpfs none /tmp
+	run ! inside touch /etc/x
+	run ! timeout 30 sandbox exec --user 1000 "$BOX" -- kill -9 1
+	run -0 inside cat /proc/net/dev
+	[[ "$output" == *lo:* ]]
+	[[ "$output" != *eth* ]]
+	run -0 inside sh -c 'echo hi | nc -l -p 8080 127.0.0.1 >/tmp/got & for i in $(seq 50); do echo x | nc -w 2 127.0.0.1 8080 && break; sleep 0.1; done; wait'
+}
+
+disk() {
+	run inside sh -c 'cd /workspace && dd if=/dev/zero of=big bs=1M count=100; rc=$?; rm -f big; exit $rc'
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"No space left on device"* ]]
+}
+
+cpu() {
+	local id before after
+	id=$(sandbox inspect --json "$BOX" | jq -r .id)
+	before=$(sandbox top --json "$BOX" | jq '[.. | .cpu_us? // empty][0]')
+	timeout 30 sandbox exec "$BOX" -- sh -c 'for i in 1 2 3; do (timeout 2 sh -c "while :; do :; done") & done; wait' || true
+	after=$(sandbox top --json "$BOX" | jq '[.. | .cpu_us? // empty][0]')
+	[ "$after" -gt "$before" ]
+	# One core for some two seconds; three loops on two cores would use four.
+	[ $((after - before)) -lt 3400000 ] || { echo "used $((after - before)) us"; false; }
+}
+
+resumes() {
+	local before after
+	before=$(inside sh -c 'sleep 987 >/dev/null 2>&1 & echo $!')
+	sbx_kill KILL
+	sbx_daemon
+	until_ok 20 inside true
+	after=$(inside sh -c "tr '\\0' ' ' </proc/$before/cmdline")
+	[ "$after" = "sleep 987 " ]
+	inside kill "$before"
+}
+
+# One command over the memory limit. In a container it alone ends; a sentry ends with everything in it.
+out_of_memory() {
+	local box op
+	box=$(sbx_create --tier "$1" --memory-mib 128)
+	run --separate-stderr timeout 60 sandbox exec --json "$box" -- dd if=/dev/zero of=/dev/null bs=150M count=1
+	case $1 in
+	container | microvm)
+		[ "$status" -eq 137 ]
+		[ "$(state_of "$box")" = running ]
+		;;
+	gvisor)
+		[ "$status" -eq 125 ]
+		until_ok 15 sh -c "sandbox inspect --json $box | jq -e '.state == \"failed\"'"
+		sandbox inspect --json "$box" | grep -q 'out of memory'
+		;;
+	esac
+	timeout 60 sandbox delete "$box"
+	[ "$(state_of "box-$1")" = running ]
+}
+
+fork_bomb() {
+	local box start=$SECONDS
+	box=$(sbx_create --tier "$1" --pids 16 --memory-mib 256)
+	run timeout 60 sandbox exec --timeout 3s "$box" -- sh -c 'f() { f | f & }; f; sleep 30'
+	[ "$status" -ne 0 ]
+	run -0 inside echo alive
+	run -0 timeout 60 sandbox delete "$box"
+	[ $((SECONDS - start)) -lt 40 ]
+}
+
+busy_delete() {
+	local box start
+	box=$(sbx_create --tier "$1")
+	timeout 60 sandbox exec --detach "$box" -- sh -c 'while :; do dd if=/dev/zero of=/tmp/x bs=64k count=100 2>/dev/null; done' >/dev/null
+	timeout 60 sandbox exec --detach "$box" -- sh -c 'trap "" TERM INT; while :; do sleep 1; done' >/dev/null
+	start=$SECONDS
+	run -0 timeout 60 sandbox delete "$box"
+	[ $((SECONDS - start)) -lt 15 ]
+	run -3 sandbox inspect "$box" --json || [ "$(state_of "$box")" != running ]
+	[ -z "$(docker ps -aq --filter "name=sandbox-$box")" ]
+	[ -z "$(find /sys/fs/cgroup -type d -name "$box" 2>/dev/null)" ]
+}
+
+killed_from_outside() {
+	local box pid
+	box=$(sbx_create --tier "$1")
+	pid=$(pid_of "$box" "$1")
+	(sleep 1; kill -KILL "$pid") &
+	run -125 timeout 60 sandbox exec "$box" -- sleep 50
+	until_ok 20 sh -c "sandbox inspect --json $box | jq -e '.state == \"failed\"'"
+	timeout 60 sandbox delete "$box"
+}
+
+frozen() {
+	local box pid start
+	box=$(sbx_create --tier "$1")
+	pid=$(pid_of "$box" "$1")
+	kill -STOP "$pid"
+	start=$SECONDS
+	run -0 timeout 60 sandbox delete "$box"
+	[ $((SECONDS - start)) -lt 30 ]
+	until_ok 10 test ! -d "/proc/$pid"
+	[ "$(state_of "box-$1")" = running ]
+}
+
+flood() {
+	local fds
+	fds=$(daemon_fds)
+	if [ "$1" = microvm ]; then
+		timeout 40 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 200 ]; do echo noise >/.sandbox/port; i=$((i+1)); done' || true
+	else
+		timeout 40 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 200 ]; do nc local:/.sandbox/io/worker.sock </dev/null >/dev/null 2>&1 & i=$((i+1)); [ $((i % 20)) -ne 0 ] || wait; done; wait; true' || true
+	fi
+	run -0 inside echo fine
+	[ "$output" = fine ]
+	until_ok 15 sh -c "test \$(find /proc/$(sbx_pid)/fd -mindepth 1 | wc -l) -le $((fds + 4))"
+}
+
+impostor() {
+	local where="--socket /.sandbox/io/worker.sock"
+	[ "$1" != microvm ] || where="--serial /.sandbox/port"
+	# shellcheck disable=SC2086
+	timeout 20 sandbox exec --detach "$BOX" -- /.sandbox/init $where --deadline-us 0 --grace-ms 1000
+	sleep 1
+	run -0 inside echo right
+	[ "$output" = right ]
+	# The port of a machine is open once and no more: nothing arrives.
+	[ "$1" = microvm ] || grep -q "connection refused sandbox=$(sandbox inspect --json "$BOX" | jq -r .id)" "$SBX_DIR/log"
+	run inside sh -c 'for p in /proc/[0-9]*; do case ${p#/proc/} in 1 | self) ;; *) grep -q grace-ms $p/cmdline 2>/dev/null && kill -9 ${p#/proc/} ;; esac; done; true'
+}

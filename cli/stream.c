@@ -361,7 +361,8 @@ static void loop(struct stream *s)
 		if (n > 0 && !s->done)
 			on_ready(s, fds);
 		on_time(s);
-		if (s->conn_ended && !s->ret->closed && !s->done)
+		/* An answer that came with the dialling may have refused already. */
+		while (s->conn_ended && !s->ret->closed && !s->done)
 			stream_resume(s);
 	}
 }

@@ -61,7 +61,7 @@ CRYPTO_C := $(wildcard shared/crypto/*.c)
 CLI_C    := $(filter-out cli/main.c cli/mcp/main.c,$(wildcard cli/*.c cli/cmd/*.c cli/mcp/*.c))
 INIT_C   := $(wildcard daemon/init/*.c)
 DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
-	daemon/link/*.c daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c)
+	daemon/link/*.c daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c shared/http/remote/*.c)
 # The parts of shared/ that sandbox-init links: libc only.
 INIT_SHARED_C := $(BASE_C) $(MUX_C)
 
@@ -119,7 +119,7 @@ $(BUILD)/sandboxd: $(call obj,daemon/main.c) $(call lib,daemon) $(SHARED_LIBS)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(DAEMON_LIBS)
 
 # sandbox-remote.so: what `sandbox` loads to speak https, self-contained, so that the program itself needs neither libcurl nor OpenSSL.
-REMOTE_C := $(wildcard cli/remote/*.c) shared/http/ws.c shared/http/ws_key.c shared/http/answer.c $(BASE_C)
+REMOTE_C := $(wildcard shared/http/remote/*.c) shared/http/ws.c shared/http/ws_key.c shared/http/answer.c $(BASE_C)
 REMOTE_OBJ := $(patsubst %.c,$(BUILD)/pic/%.o,$(REMOTE_C))
 $(BUILD)/pic/%.o: %.c
 	$(call say,CC-PIC,$<)

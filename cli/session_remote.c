@@ -1,7 +1,7 @@
 /* Loading and using the remote module: see session_remote.h. */
 #include "cli/session_remote.h"
 
-#include "cli/remote/remote.h"
+#include "shared/http/remote/remote.h"
 #include "cli/token.h"
 #include "shared/base/mem.h"
 #include "shared/config/server_url.h"

@@ -1,4 +1,4 @@
-/* The remote end of a session: an http or https address, and the module (cli/remote/remote.h) that is loaded at the first use. */
+/* The remote end of a session: an http or https address, and the module (shared/http/remote/remote.h) that is loaded at the first use. */
 #ifndef SANDBOX_CLI_SESSION_REMOTE_H
 #define SANDBOX_CLI_SESSION_REMOTE_H
 

@@ -1,5 +1,5 @@
 /* Opening a stream: a connection by libcurl (TLS, proxies), the WebSocket handshake on it by hand, then a pump. */
-#include "cli/remote/internal.h"
+#include "shared/http/remote/internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/io.h"

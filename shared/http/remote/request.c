@@ -1,5 +1,5 @@
 /* Requests over the kept connection. */
-#include "cli/remote/internal.h"
+#include "shared/http/remote/internal.h"
 
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"

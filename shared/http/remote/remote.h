@@ -1,6 +1,6 @@
 /*
- * The module that speaks to remote servers: sandbox-remote.so, built from libcurl and wslay, loaded when a server address is
- * http or https and never else: loading it costs more than a whole call over the local socket.
+ * Speaking to remote servers by libcurl and wslay. The command line has it as a module, sandbox-remote.so, loaded when a server
+ * address is http or https and never else: loading it costs more than a whole call over the local socket. The daemon links it.
  *
  * It holds one kept connection for requests. Each stream has a connection and a thread of its own, which carries bytes between
  * WebSocket messages and a socket pair, so that who uses the stream sees a descriptor as from a unix socket.
@@ -19,6 +19,7 @@ struct remote_options {
 	const char *token;    /* NULL: none */
 	const char *tenant;   /* to act in; NULL: the token's first */
 	const char *ca_file;  /* NULL: the system's */
+	const char *pin;      /* "sha256//BASE64" of the public key the server must have; NULL: any. Without ca_file only the pin counts */
 	bool loopback;        /* no proxy then */
 };
 
@@ -37,7 +38,8 @@ struct remote_module {
 	void (*free)(struct remote *r);
 };
 
-/* The module's only symbol. */
+/* The module's only symbol: REMOTE_ENTRY. */
 typedef const struct remote_module *(*remote_entry)(void);
+__attribute__((visibility("default"))) const struct remote_module *sandbox_remote_module(void);
 
 #endif

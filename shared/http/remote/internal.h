@@ -2,14 +2,14 @@
 #ifndef SANDBOX_CLI_REMOTE_INTERNAL_H
 #define SANDBOX_CLI_REMOTE_INTERNAL_H
 
-#include "cli/remote/remote.h"
+#include "shared/http/remote/remote.h"
 
 #include <curl/curl.h>
 
 struct pump;
 
 struct remote {
-	char *base, *token, *tenant, *ca_file;
+	char *base, *token, *tenant, *ca_file, *pin;
 	bool loopback;
 	int interrupt_fd;
 	CURLM *multi;         /* keeps the connection of requests */

@@ -2,7 +2,7 @@
  * A stream's thread: bytes of a socket pair ↔ WebSocket messages. Either direction is read only while nothing of it waits, so
  * whoever is slow stops the other side.
  */
-#include "cli/remote/internal.h"
+#include "shared/http/remote/internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/io.h"

@@ -63,10 +63,10 @@ static int end_lost_exec(struct controller *c, const struct id *id, struct error
 	return rc < 0 ? -1 : change_commit(&ch, err);
 }
 
-int end_lost_execs(struct controller *c, const struct id *node, struct error *err)
+int end_lost_execs(struct controller *c, const struct id *node, const char *boot_id, struct error *err)
 {
 	struct op_list open = { .len = 0 };
-	struct op_filter f = { .other_boot = store_boot_id(c->store), .node = node };
+	struct op_filter f = { .other_boot = boot_id, .node = node };
 	{
 		auto_tx *tx = NULL;
 		if (store_begin(c->store, DB_READ, &tx, err) != 0 || store_op_open(tx, &f, &open, err) != 0)
@@ -134,7 +134,7 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	pools_set(c, config);
 	pthread_mutex_init(&c->doubts_lock, NULL);
 	/* In a shared store other machines have commands of other boots: each node's end when its worker comes back. */
-	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, err) != 0) || store_listen(store, on_news, c, err) != 0) {
+	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, store_boot_id(store), err) != 0) || store_listen(store, on_news, c, err) != 0) {
 		controller_free(c);
 		return -1;
 	}

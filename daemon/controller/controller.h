@@ -24,6 +24,7 @@ struct caller {
 	bool all_tenants;                /* admins */
 	char who[128];                   /* for audit and logs: "uid 1000", "token ci" */
 	char from[64];                   /* the client's address, or "unix" */
+	struct id node;                  /* a worker's credential: this node's; "": not one */
 	char request_id[ID_TEXT_LEN + 1];
 };
 
@@ -113,6 +114,8 @@ int controller_extend(struct controller *c, const struct caller *who, const char
 int controller_operation(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err);
 /* The node that an operation is, or was, on. ERR_NOT_FOUND. */
 int controller_operation_node(struct controller *c, const struct id *operation, struct id *ret, struct error *err);
+/* The same of a sandbox. */
+int controller_sandbox_node(struct controller *c, const struct id *sandbox, struct id *ret, struct error *err);
 struct operation_list {
 	struct operation *items;
 	size_t len;

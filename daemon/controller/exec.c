@@ -86,8 +86,10 @@ static int write_command(struct change *ch, const struct sandbox_head *h, const 
 {
 	k->sandbox = h->id;
 	k->operation = id_new();
+	char boot[BOOT_TEXT_MAX];
+	nodes_boot(ch->c, &h->node, boot);
 	struct op_new op = { .id = k->operation, .sandbox = h, .kind = OPK_EXEC, .state = OP_RUNNING, .command = req->command,
-			     .detached = req->detached, .boot_id = store_boot_id(ch->c->store), .actor = actor };
+			     .detached = req->detached, .boot_id = *boot ? boot : store_boot_id(ch->c->store), .actor = actor };
 	if (store_op_insert(ch->tx, &op, ch->now, err) != 0)
 		return -1;
 	ch->doubt = (struct doubt){ .op = op.id, .attempt = 1 };

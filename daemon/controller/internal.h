@@ -8,6 +8,7 @@
 #define SANDBOX_DAEMON_CONTROLLER_INTERNAL_H
 
 #include "daemon/controller/controller.h"
+#include "daemon/controller/identity.h"
 #include "daemon/controller/tunnels.h"
 #include "daemon/store/identity.h"
 #include "daemon/store/store.h"
@@ -15,6 +16,8 @@
 #include "shared/base/mem.h"
 
 #include <pthread.h>
+
+enum { BOOT_TEXT_MAX = 64 };
 
 /* What of the configuration decides here; replaced as a whole on reload. */
 struct settings {
@@ -196,6 +199,15 @@ void nodes_each(struct controller *c, node_fn fn, void *ctx);
 int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err);
 /* The same in a shared store, when the last time is some while ago. */
 int nodes_follow(struct controller *c, struct db_tx *tx, struct error *err);
+struct node_info;
+/* What is known of a node beside its record. */
+void nodes_describe(struct controller *c, const struct id *node, struct node_info *ret);
+void nodes_set_draining(struct controller *c, const struct id *node, bool draining);
+/* The boot its commands are noted with; a node that never said one is on this machine. */
+void nodes_set_boot(struct controller *c, const struct id *node, const char *boot_id);
+void nodes_boot(struct controller *c, const struct id *node, char ret[static BOOT_TEXT_MAX]);
+void nodes_let_go(struct controller *c, const struct id *node);
+void nodes_forget(struct controller *c, const struct id *node);
 bool nodes_reachable(struct controller *c, const struct id *node);
 
 /* --- watch.c, hooks.c --- */
@@ -225,8 +237,15 @@ char *hooks_get_progress(struct hooks *h, const struct id *operation); /* NULL: 
 
 /* Back to pending, for another attempt; one that is not wanted any more ends. */
 int requeue_one(struct change *ch, struct op_head *op, struct error *err);
-/* Commands of another boot: nothing of them is left. node NULL: of all nodes. */
-int end_lost_execs(struct controller *c, const struct id *node, struct error *err);
+/* Commands of another boot: nothing of them is left. node NULL: of all nodes but those that joined from elsewhere. */
+int end_lost_execs(struct controller *c, const struct id *node, const char *boot_id, struct error *err);
+/* Running creates and deletes of the node but those held go back, commands of another boot end. */
+int requeue_all(struct controller *c, const struct id *node, const char *boot_id, const struct strv *held, struct error *err);
+
+/* --- token.c --- */
+
+/* A fresh secret, and its hash. */
+void secret_new(const char *prefix, char secret[static TOKEN_SECRET_LEN + 1], char hash[static TOKEN_HASH_LEN + 1]);
 
 /* --- metrics.c --- */
 

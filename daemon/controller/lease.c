@@ -253,7 +253,7 @@ static int requeue(struct controller *c, const struct id *op_id, struct error *e
 	return rc == 0 ? change_commit(&ch, err) : -1;
 }
 
-int controller_requeue(struct controller *c, const struct id *node, struct error *err)
+int requeue_all(struct controller *c, const struct id *node, const char *boot_id, const struct strv *held, struct error *err)
 {
 	struct op_list open = { .len = 0 };
 	{
@@ -262,10 +262,16 @@ int controller_requeue(struct controller *c, const struct id *node, struct error
 			return -1;
 	}
 	/* One transaction each: no two sandboxes are locked in an order that another daemon does not keep. */
-	int rc = end_lost_execs(c, node, err);
+	int rc = end_lost_execs(c, node, boot_id, err);
 	for (size_t i = 0; rc == 0 && i < open.len; i++)
-		if (open.items[i].kind != OPK_EXEC && open.items[i].state == OP_RUNNING)
+		if (open.items[i].kind != OPK_EXEC && open.items[i].state == OP_RUNNING && !strv_has(held, open.items[i].id.text))
 			rc = requeue(c, &open.items[i].id, err);
 	op_list_done(&open);
 	return rc;
+}
+
+int controller_requeue(struct controller *c, const struct id *node, struct error *err)
+{
+	static const struct strv nothing = STRV_INIT;
+	return requeue_all(c, node, store_boot_id(c->store), &nothing, err);
 }

@@ -358,6 +358,18 @@ int controller_operation_node(struct controller *c, const struct id *operation, 
 	return rc == 1 ? 0 : -1;
 }
 
+int controller_sandbox_node(struct controller *c, const struct id *sandbox, struct id *ret, struct error *err)
+{
+	auto_tx *tx = NULL;
+	struct sandbox_head h;
+	int rc = store_begin(c->store, DB_READ, &tx, err) == 0 ? store_sandbox_head(tx, sandbox, &h, err) : -1;
+	if (rc == 0)
+		return error_set(err, ERR_NOT_FOUND, "no sandbox has the id '%s'", sandbox->text);
+	if (rc == 1)
+		*ret = h.node;
+	return rc == 1 ? 0 : -1;
+}
+
 void operation_list_done(struct operation_list *l)
 {
 	for (size_t i = 0; i < l->len; i++)

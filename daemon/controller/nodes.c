@@ -2,6 +2,7 @@
  * Nodes: what they report, kept in memory for AEGIS, and what is taken of them. The store's guarded update decides who gets
  * the last slot; memory follows it, so that a decision needs no query.
  */
+#include "daemon/controller/fleet.h"
 #include "daemon/controller/internal.h"
 
 #include "shared/base/clock.h"
@@ -16,6 +17,7 @@ struct node_extra {
 	char *stored;          /* what was last written, so that an unchanged report costs no write */
 	int64_t stored_ms;
 	bool ours;             /* reports to this controller */
+	char boot[BOOT_TEXT_MAX]; /* of its machine; "": this one's */
 	int64_t row_seen_us;   /* of another controller's node: the row's mark of life, and what it said */
 	char *row_offers;
 };
@@ -234,6 +236,8 @@ static void load_row(void *ctx, const struct node_row *row)
 	v->total = row->total;
 	v->max_sandboxes = row->max_sandboxes;
 	v->sandboxes = row->sandboxes;
+	v->draining = row->draining;
+	snprintf(x->boot, sizeof(x->boot), "%s", row->boot_id ? row->boot_id : "");
 	x->used = row->used;
 	strv_done(&x->keys);
 	set_free(v, x);
@@ -279,18 +283,96 @@ int nodes_load(struct controller *c, struct error *err)
 	return nodes_refresh(c, tx, err);
 }
 
+static void extra_free(struct node_extra *x)
+{
+	map_done(&x->labels);
+	strv_done(&x->keys);
+	free(x->stored);
+	free(x->row_offers);
+	free(x);
+}
+
 void nodes_done(struct controller *c)
 {
-	for (size_t i = 0; i < c->nodes.len; i++) {
-		map_done(&c->nodes.extra[i]->labels);
-		strv_done(&c->nodes.extra[i]->keys);
-		free(c->nodes.extra[i]->stored);
-		free(c->nodes.extra[i]->row_offers);
-		free(c->nodes.extra[i]);
-	}
+	for (size_t i = 0; i < c->nodes.len; i++)
+		extra_free(c->nodes.extra[i]);
 	free(c->nodes.views);
 	free(c->nodes.extra);
 	pthread_mutex_destroy(&c->nodes.lock);
+}
+
+/* --- one node --- */
+
+void nodes_describe(struct controller *c, const struct id *node, struct node_info *ret)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	if (x) {
+		ret->up = !is_stale(x, clock_mono_ms());
+		ret->pressure = v->pressure;
+		for (int i = 0; i < TIER_COUNT; i++) {
+			ret->tiers[i].offered = v->tiers[i];
+			snprintf(ret->tiers[i].reason, sizeof(ret->tiers[i].reason), "%s", v->tier_reason[i]);
+		}
+		memcpy(ret->network, v->network, sizeof(ret->network));
+		map_copy(&ret->labels, &x->labels);
+	}
+	pthread_mutex_unlock(&c->nodes.lock);
+}
+
+void nodes_set_draining(struct controller *c, const struct id *node, bool draining)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	if (find(&c->nodes, node, &v))
+		v->draining = draining;
+	pthread_mutex_unlock(&c->nodes.lock);
+}
+
+void nodes_set_boot(struct controller *c, const struct id *node, const char *boot_id)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find_or_add(&c->nodes, node, &v);
+	snprintf(x->boot, sizeof(x->boot), "%s", boot_id);
+	pthread_mutex_unlock(&c->nodes.lock);
+}
+
+void nodes_boot(struct controller *c, const struct id *node, char ret[static BOOT_TEXT_MAX])
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	snprintf(ret, BOOT_TEXT_MAX, "%s", x ? x->boot : "");
+	pthread_mutex_unlock(&c->nodes.lock);
+}
+
+void nodes_let_go(struct controller *c, const struct id *node)
+{
+	struct node_view *v = NULL;
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	if (x)
+		x->ours = false;
+	pthread_mutex_unlock(&c->nodes.lock);
+}
+
+void nodes_forget(struct controller *c, const struct id *node)
+{
+	struct nodes *n = &c->nodes;
+	pthread_mutex_lock(&n->lock);
+	for (size_t i = 0; i < n->len; i++) {
+		if (!id_eq(&n->views[i].id, node))
+			continue;
+		extra_free(n->extra[i]);
+		n->len--;
+		/* views point into their own extra alone, so the last may move. */
+		n->views[i] = n->views[n->len];
+		n->extra[i] = n->extra[n->len];
+		break;
+	}
+	pthread_mutex_unlock(&n->lock);
 }
 
 /* --- metrics --- */

@@ -87,24 +87,32 @@ static int add(struct controller *c, struct token_row *t, int64_t lifetime_ms, s
 	return -1;
 }
 
+void secret_new(const char *prefix, char secret[static TOKEN_SECRET_LEN + 1], char hash[static TOKEN_HASH_LEN + 1])
+{
+	unsigned char raw[SECRET_BYTES];
+	char hex[2 * SECRET_BYTES + 1];
+	random_bytes(raw, sizeof(raw));
+	sodium_bin2hex(hex, sizeof(hex), raw, sizeof(raw));
+	snprintf(secret, TOKEN_SECRET_LEN + 1, "%.4s%s", prefix, hex);
+	token_hash(secret, hash);
+	sodium_memzero(raw, sizeof(raw));
+	sodium_memzero(hex, sizeof(hex));
+}
+
 int controller_token_create(struct controller *c, const struct caller *who, const struct token_request *q, struct token_row *ret,
 			    char secret[static TOKEN_SECRET_LEN + 1], struct error *err)
 {
 	struct token_row t = { .id = id_new() };
-	unsigned char raw[SECRET_BYTES];
+	char text[TOKEN_SECRET_LEN + 1];
 	if (may_administer(who, err) != 0 || check_request(q, &t, err) != 0)
 		return -1;
-	random_bytes(raw, sizeof(raw));
-	char text[TOKEN_SECRET_LEN + 1] = PREFIX;
-	sodium_bin2hex(text + strlen(PREFIX), sizeof(text) - strlen(PREFIX), raw, sizeof(raw));
-	token_hash(text, t.hash);
+	secret_new(PREFIX, text, t.hash);
 	snprintf(t.created_by, sizeof(t.created_by), "%s", who->who);
 	int rc = add(c, &t, q->lifetime_ms, err);
 	if (rc == 0) {
 		memcpy(secret, text, sizeof(text));
 		*ret = t;
 	}
-	sodium_memzero(raw, sizeof(raw));
 	sodium_memzero(text, sizeof(text));
 	return rc;
 }

@@ -10,6 +10,7 @@
 #include "daemon/store/migrations/0004_identity.h"
 #include "daemon/store/migrations/0005_pools.h"
 #include "daemon/store/migrations/0006_tunnels.h"
+#include "daemon/store/migrations/0007_fleet.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -23,6 +24,7 @@ static const struct {
 	{ 4, "identity", migration_0004_identity },
 	{ 5, "pools", migration_0005_pools },
 	{ 6, "tunnels", migration_0006_tunnels },
+	{ 7, "fleet", migration_0007_fleet },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

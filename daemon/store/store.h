@@ -164,7 +164,9 @@ struct node_row {
 	struct resources total, used;
 	uint32_t max_sandboxes, sandboxes;
 	const char *offers; /* JSON text */
-	int64_t seen_us;    /* read only: when it was written */
+	int64_t seen_us;    /* read only: when it was written; so are the next two */
+	bool draining;
+	const char *boot_id; /* "": of the controller's own machine */
 };
 int store_node_put(struct db_tx *tx, const struct node_row *n, int64_t now, struct error *err);
 typedef void (*node_row_fn)(void *ctx, const struct node_row *n);
@@ -232,7 +234,7 @@ void op_list_done(struct op_list *l);
 struct op_filter {
 	const struct id *node;
 	const struct id *sandbox;
-	const char *other_boot; /* … commands begun in another boot than this (of the node, when it is given) */
+	const char *other_boot; /* … commands begun in another boot than this: of the node, else of those that did not join from elsewhere */
 };
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err);
 /* Newest first; captured output is left out: `truncated` says so. sandbox and tenant NULL: all. */

@@ -48,6 +48,8 @@ int store_node_each(struct db_tx *tx, node_row_fn fn, void *ctx, struct error *e
 		n.sandboxes = (uint32_t)db_i64(s, 12);
 		n.offers = db_text(s, 13);
 		n.seen_us = db_i64(s, 14);
+		n.draining = db_i64(s, 15);
+		n.boot_id = db_text(s, 16);
 		fn(ctx, &n);
 	}
 	return rc;

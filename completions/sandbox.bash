@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token quota audit daemon doctor http api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token node quota audit daemon doctor http api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -67,6 +67,13 @@ _sandbox_options() {
 	'token create') echo ' --role --for --expires' ;;
 	'token list') echo '' ;;
 	'token revoke') echo '' ;;
+	'node') echo '' ;;
+	'node list') echo '' ;;
+	'node inspect') echo '' ;;
+	'node token') echo ' --pin --no-pin --expires' ;;
+	'node drain') echo '' ;;
+	'node undrain') echo '' ;;
+	'node remove') echo ' --force' ;;
 	'quota') echo '' ;;
 	'quota show') echo '' ;;
 	'quota set') echo ' --sandboxes --cpu-millis --memory --ttl' ;;
@@ -193,6 +200,8 @@ _sandbox_value() {
 	'token create --role') echo 'viewer operator admin' ;;
 	'token create --for') echo ':none' ;;
 	'token create --expires') echo ':none' ;;
+	'node token --pin') echo ':none' ;;
+	'node token --expires') echo ':none' ;;
 	'quota set --sandboxes') echo ':none' ;;
 	'quota set --cpu-millis') echo ':none' ;;
 	'quota set --memory') echo ':none' ;;
@@ -283,6 +292,13 @@ _sandbox_what() {
 	'token create') echo 'none' ;;
 	'token list') echo '' ;;
 	'token revoke') echo 'none' ;;
+	'node') echo 'sub' ;;
+	'node list') echo '' ;;
+	'node inspect') echo 'none' ;;
+	'node token') echo 'none' ;;
+	'node drain') echo 'none' ;;
+	'node undrain') echo 'none' ;;
+	'node remove') echo 'none' ;;
 	'quota') echo 'sub' ;;
 	'quota show') echo 'none' ;;
 	'quota set') echo 'none' ;;
@@ -318,6 +334,7 @@ _sandbox_subs() {
 	'image') echo 'list pull import remove' ;;
 	'pool') echo 'list' ;;
 	'token') echo 'create list revoke' ;;
+	'node') echo 'list inspect token drain undrain remove' ;;
 	'quota') echo 'show set' ;;
 	'daemon') echo 'start stop restart status logs' ;;
 	'mcp') echo 'install uninstall config serve' ;;

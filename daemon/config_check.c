@@ -6,6 +6,7 @@
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
+#include "shared/config/server_url.h"
 
 #include <limits.h>
 #include <pwd.h>
@@ -207,13 +208,51 @@ static int check_registries(const char *list, struct error *err)
 	return 0;
 }
 
+/* "a=b, c=d", or empty. */
+static int check_labels(const char *text, struct error *err)
+{
+	auto_free char *copy = xstrdup(text);
+	char *rest = NULL;
+	int n = 0;
+	for (char *one = strtok_r(copy, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
+		char *equals = strchr(one, '=');
+		if (!equals || equals == one || !label_value_valid(equals + 1) || ++n > LIMIT_NODE_LABELS_MAX)
+			return error_set(err, ERR_INVALID, "worker.labels: '%.80s' is not key=value (at most %d of them)", one, LIMIT_NODE_LABELS_MAX);
+	}
+	return 0;
+}
+
+static int check_controller_url(const struct daemon_config *c, struct error *err)
+{
+	auto_server_url u = { .url = NULL };
+	bool worker = strcmp(c->role, "worker") == 0;
+	if (!worker && *c->controller_url)
+		return error_set(err, ERR_INVALID, "worker.controller is set, but daemon.role is %s: only the role worker dials a controller", c->role);
+	if (!worker)
+		return 0;
+	if (!*c->controller_url)
+		return error_set(err, ERR_INVALID, "worker.controller is empty: the role worker needs the controller's address, https://host[:port]");
+	if (server_url_parse(c->controller_url, &u, err) != 0)
+		return error_wrap(err, "worker.controller");
+	if (u.path)
+		return error_set(err, ERR_INVALID, "worker.controller: a unix socket is no controller to dial; want https://host[:port]");
+	if (!u.tls && !u.loopback && !c->insecure_http)
+		return error_set(err, ERR_INVALID, "worker.controller: plain http beyond loopback shows the node's credential to the network: use https, or set "
+				 "daemon.insecure_http = true where the network itself is private");
+	if (*c->listen)
+		return error_set(err, ERR_INVALID, "daemon.listen is set, but a worker serves nobody over the network: take it out");
+	return 0;
+}
+
 static int check_worker(const struct daemon_config *c, struct error *err)
 {
 	if (!tenant_valid(c->worker_name))
 		return error_set(err, ERR_INVALID, "worker.name: '%.64s' is not 1 to 63 of a-z, 0-9, '.', '_', '-'", c->worker_name);
 	if (strlen(c->worker_region) > 63 || !label_value_valid(c->worker_region))
 		return error_set(err, ERR_INVALID, "worker.region: must be at most 63 bytes of printable text");
-	return 0;
+	if (strlen(c->controller_pin) > 127 || (*c->controller_pin && strncmp(c->controller_pin, "sha256//", 8) != 0))
+		return error_set(err, ERR_INVALID, "worker.pin: '%.80s' is not sha256//BASE64", c->controller_pin);
+	return check_labels(c->worker_labels, err) != 0 ? -1 : check_controller_url(c, err);
 }
 
 static int check_store(const struct daemon_config *c, struct error *err)
@@ -279,10 +318,10 @@ static int check_edge(const struct daemon_config *c, struct error *err)
 
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
-	static const char *const roles[] = { "all", NULL };
+	static const char *const roles[] = { "all", "controller", "worker", NULL };
 	enum log_level level;
 	if (check_word("daemon.role", c->role, roles, err) != 0)
-		return error_set(err, ERR_INVALID, "daemon.role: '%.64s': this version runs role all only", c->role);
+		return -1;
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
 	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0)

@@ -11,11 +11,15 @@
 #include "daemon/events/publisher.h"
 #include "daemon/link/gate.h"
 #include "daemon/inbound.h"
+#include "daemon/link/link_server.h"
+#include "daemon/link/uplink.h"
 #include "daemon/process.h"
 #include "daemon/reaper.h"
 #include "daemon/store/store.h"
 #include "daemon/worker/exec.h"
 #include "daemon/worker/initlink.h"
+#include "daemon/worker/mailbox.h"
+#include "daemon/worker/muxconn.h"
 #include "daemon/worker/worker.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -38,14 +42,18 @@ struct daemon {
 	struct event_base *base;
 	pthread_t loop;
 	bool looping;
+	struct muxloop *muxloop; /* of a controller without a worker; else the links' */
+	struct mailbox *mail;
 	struct initlinks *links;
 	struct execs *execs;
 	struct runtime *runtime;
+	struct uplink *uplink;
 	struct upstream *up;
 	struct worker *worker;
 	struct node_port *own;
 	struct node_ports *ports;
 	struct gate *gate;
+	struct link_server *link_server;
 	struct reaper *reaper;
 	struct publisher *publisher;
 	struct credentials *credentials;
@@ -150,15 +158,36 @@ static int start_controller(struct daemon *d, struct error *err)
 	return controller_new(&d->config, d->store, &d->controller, err);
 }
 
+static bool is_role(const struct daemon *d, const char *role)
+{
+	return strcmp(d->config.role, role) == 0;
+}
+
+/* The worker's way to its controller: none but in role worker goes over the network. */
+static int start_upstream(struct daemon *d, const struct id *node, struct error *err)
+{
+	struct uplink_options o = {
+		.config = &d->config, .loop = initlinks_muxloop(d->links), .mail = initlinks_mailbox(d->links), .node = *node
+	};
+	if (d->controller) {
+		d->up = upstream_local(d->controller);
+		return 0;
+	}
+	if (uplink_new(&o, &d->uplink, err) != 0)
+		return -1;
+	d->up = uplink_upstream(d->uplink);
+	return 0;
+}
+
 static int start_worker(struct daemon *d, struct error *err)
 {
-	d->ports = node_ports_new();
+	struct id node;
 	d->links = initlinks_new(d->base, d->config.state_dir);
-	d->up = upstream_local(d->controller);
+	if (worker_node_id(&d->config, &node, err) != 0 || start_upstream(d, &node, err) != 0)
+		return -1;
 	d->execs = execs_new(d->base, d->up, d->links, d->config.state_dir);
 	execs_set_retention(d->execs, d->config.retention_ms);
-	struct id node;
-	if (worker_node_id(&d->config, &node, err) != 0 || worker_runtime_new(&d->config, &d->runtime, err) != 0)
+	if (worker_runtime_new(&d->config, &d->runtime, err) != 0)
 		return -1;
 	struct worker_options o = {
 		.config = &d->config, .up = d->up, .runtime = d->runtime, .links = d->links, .execs = d->execs
@@ -167,9 +196,34 @@ static int start_worker(struct daemon *d, struct error *err)
 		return -1;
 	d->own = node_port_local(d->worker, d->execs, &node, d->config.worker_name);
 	node_ports_add(d->ports, d->own);
+	return d->uplink ? uplink_start(d->uplink, d->own, err) : 0;
+}
+
+/* What a controller does beside answering: streams, links, deadlines, events. */
+static int start_control(struct daemon *d, struct error *err)
+{
+	if (!d->links) {
+		d->muxloop = muxloop_new(d->base);
+		d->mail = mailbox_new(d->base);
+	}
+	struct link_server_options o = {
+		.loop = d->links ? initlinks_muxloop(d->links) : d->muxloop,
+		.mail = d->links ? initlinks_mailbox(d->links) : d->mail,
+		.controller = d->controller,
+		.ports = d->ports,
+		.address = d->config.listen,
+	};
+	d->gate = gate_new(o.loop, o.mail, d->controller, d->ports);
+	if (*d->config.listen)
+		d->link_server = link_server_new(&o);
 	if (reaper_start(d->controller, &d->reaper, err) != 0)
 		return -1;
 	return publisher_start(d->controller, &d->config, &d->publisher, err);
+}
+
+static bool link_state(void *ctx, char *ret, size_t n)
+{
+	return uplink_describe(ctx, ret, n);
 }
 
 static int start_api(struct daemon *d, struct error *err)
@@ -178,11 +232,15 @@ static int start_api(struct daemon *d, struct error *err)
 		.config = &d->config,
 		.controller = d->controller,
 		.nodes = d->ports,
+		.gate = d->gate,
+		.links = d->link_server,
 		.base = d->base,
 	};
 	bool tcp = *d->config.listen != '\0';
-	d->gate = gate_new(initlinks_muxloop(d->links), initlinks_mailbox(d->links), d->controller, d->ports);
-	o.gate = d->gate;
+	if (d->uplink) {
+		o.link_state = link_state;
+		o.link_ctx = d->uplink;
+	}
 	if (tcp) {
 		if (credentials_new(d->config.state_dir, d->controller, &d->credentials, err) != 0)
 			return -1;
@@ -190,7 +248,7 @@ static int start_api(struct daemon *d, struct error *err)
 		o.token_ctx = d->credentials;
 	}
 	d->api = api_new(&o);
-	if (inbound_start(&d->config, d->controller, d->gate, &d->inbound, err) != 0)
+	if (d->controller && inbound_start(&d->config, d->controller, d->gate, &d->inbound, err) != 0)
 		return -1;
 	if (api_listen_unix(d->api, d->config.socket, err) != 0)
 		return -1;
@@ -207,11 +265,12 @@ static int start_api(struct daemon *d, struct error *err)
 /* Fails early and cheaply when another daemon has the socket: the worker's probes come between this and listening. */
 static int start(struct daemon *d, struct error *err)
 {
-	if (strcmp(d->config.role, "all") != 0)
-		return error_set(err, ERR_INVALID, "daemon.role: '%s' needs a fleet, which this version does not have; use all", d->config.role);
 	if (api_socket_free(d->config.socket, err) != 0 || io_mkdirs(d->config.state_dir, 0700, err) != 0)
 		return -1;
-	if (start_controller(d, err) != 0 || start_loop(d, err) != 0 || start_worker(d, err) != 0)
+	if ((!is_role(d, "worker") && start_controller(d, err) != 0) || start_loop(d, err) != 0)
+		return -1;
+	d->ports = node_ports_new();
+	if ((!is_role(d, "controller") && start_worker(d, err) != 0) || (d->controller && start_control(d, err) != 0))
 		return -1;
 	return start_api(d, err);
 }
@@ -234,19 +293,25 @@ static bool stop(struct daemon *d)
 	inbound_stop(d->inbound);
 	publisher_stop(d->publisher);
 	reaper_stop(d->reaper);
+	link_server_stop(d->link_server);
+	uplink_stop(d->uplink);
 	if (d->worker)
 		worker_stop(d->worker);
 	stop_loop(d);
 	gate_free(d->gate);
+	link_server_free(d->link_server);
+	uplink_free(d->uplink);
 	if (d->execs)
 		execs_free(d->execs);
+	mailbox_free(d->mail);
+	muxloop_free(d->muxloop);
 	if (d->links)
 		initlinks_free(d->links);
 	if (d->runtime)
 		d->runtime->ops->free(d->runtime);
 	node_ports_free(d->ports);
 	node_port_local_free(d->own);
-	if (d->up)
+	if (d->up && !d->uplink)
 		d->up->ops->free(d->up);
 	if (d->base)
 		event_base_free(d->base);
@@ -267,9 +332,12 @@ static void reload(struct daemon *d)
 	} else {
 		daemon_config_reload(&d->config, &fresh);
 		apply_log_level(&d->config);
-		controller_reload(d->controller, &d->config);
-		worker_reload(d->worker);
-		execs_set_retention(d->execs, d->config.retention_ms);
+		if (d->controller)
+			controller_reload(d->controller, &d->config);
+		if (d->worker) {
+			worker_reload(d->worker);
+			execs_set_retention(d->execs, d->config.retention_ms);
+		}
 		if (api_reload(d->api, &err) != 0)
 			log_error("daemon", "certificate and names not reloaded, the old ones stay: %s", err.message);
 		else

@@ -14,6 +14,7 @@ struct api;
 struct daemon_config;
 struct event_base;
 struct gate;
+struct link_server;
 struct node_ports;
 
 struct api_options {
@@ -21,6 +22,10 @@ struct api_options {
 	struct controller *controller;
 	struct node_ports *nodes;
 	struct gate *gate;
+	struct link_server *links; /* NULL: takes no links */
+	/* A worker's daemon: it answers about itself alone. How its link stands: true when it is up. */
+	bool (*link_state)(void *ctx, char *ret, size_t n);
+	void *link_ctx;
 	struct event_base *base; /* its loop runs in another thread */
 	/* Who a bearer token stands for, acting in a tenant (NULL: its first); ret->from is set. ERR_UNAUTHORIZED, ERR_FORBIDDEN.
 	 * NULL: no token is valid. */

@@ -73,10 +73,23 @@ int caller_establish(struct request *r, const struct listener *l, bool public_ro
 	return peer_caller(info->connect_fd, r->api->o.config->socket_group, &r->caller, err);
 }
 
+/* What a worker's daemon answers. */
+static bool of_worker(const struct route *route)
+{
+	return strcmp(route->id, "healthz") == 0 || strcmp(route->id, "readyz") == 0 || strcmp(route->id, "doctor") == 0;
+}
+
 int caller_admit(const struct request *r, const struct route *route, struct error *err)
 {
+	if (r->api && r->api->o.link_state && !of_worker(route))
+		return error_set(err, ERR_UNAVAILABLE, "this daemon is a worker: ask its controller, %s", r->api->o.config->controller_url);
 	if (route->class == CALLER_PUBLIC)
 		return 0;
+	bool is_node = r->caller.node.text[0] != '\0';
+	if (route->class == CALLER_NODE && is_node)
+		return 0;
+	if (is_node)
+		return error_set(err, ERR_FORBIDDEN, "the credential of a node opens its link and does nothing else");
 	if (route->class != CALLER_OPERATOR)
 		return error_set(err, ERR_FORBIDDEN, "this call is for %s credentials", caller_class_text(route->class));
 	if (r->caller.role < route->role)

@@ -2,6 +2,7 @@
 #include "daemon/api/credentials.h"
 
 #include "daemon/api/peer.h"
+#include "daemon/controller/fleet.h"
 #include "daemon/controller/identity.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
@@ -96,6 +97,8 @@ int credentials_caller(void *ctx, const char *token, const char *tenant, struct 
 {
 	const struct credentials *c = ctx;
 	char hash[TOKEN_HASH_LEN + 1];
+	if (strncmp(token, NODE_SECRET_PREFIX, strlen(NODE_SECRET_PREFIX)) == 0)
+		return controller_node_caller(c->controller, token, ret, err);
 	if (admin_token_caller(c->admin, token, ret, NULL) == 0) {
 		struct token_row t = { .name = "admin", .role = ROLE_ADMIN, .tenants = "*" };
 		return token_caller(&t, tenant, ret, err);

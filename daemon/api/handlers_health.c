@@ -53,8 +53,12 @@ int handle_healthz(struct request *r, struct answer *a, struct error *err)
 
 int handle_readyz(struct request *r, struct answer *a, struct error *err)
 {
+	const struct api_options *o = &r->api->o;
 	struct error e = ERROR_INIT;
-	if (store_ping(controller_store(r->api->o.controller), &e) != 0)
+	char link[512];
+	if (o->link_state && !o->link_state(o->link_ctx, link, sizeof(link)))
+		return error_set(err, ERR_UNAVAILABLE, "no link to the controller: %s", link);
+	if (!o->link_state && store_ping(controller_store(o->controller), &e) != 0)
 		return error_set(err, ERR_UNAVAILABLE, "the store does not answer: %s", e.message);
 	answer_json(a, r->route->status, health_json(r->api));
 	return 0;
@@ -129,6 +133,14 @@ static size_t check_pools(struct controller *c, struct check_row *rows, size_t m
 	return all.n;
 }
 
+static struct check_row check_link(const struct api_options *o)
+{
+	char text[400];
+	bool up = o->link_state(o->link_ctx, text, sizeof(text));
+	return row("controller", up ? "ok" : "fail", up ? "" : "check worker.controller, its certificate and the network between; the log of sandboxd says more",
+		   "%s", text);
+}
+
 /* With several nodes each part says whose it is. */
 static size_t check_nodes(struct node_ports *all, struct check_row *rows, size_t max)
 {
@@ -173,9 +185,13 @@ static int doctor_job(struct request *r, struct answer *a, struct error *err)
 	auto_free struct check_row *rows = xcalloc(CHECKS_MAX, sizeof(*rows));
 	size_t n = 0;
 	rows[n++] = check_socket(r->api);
-	rows[n++] = check_store(controller_store(r->api->o.controller));
-	rows[n++] = check_policy(r->api);
-	n += check_pools(r->api->o.controller, rows + n, CHECKS_MAX - n);
+	if (r->api->o.link_state) {
+		rows[n++] = check_link(&r->api->o);
+	} else {
+		rows[n++] = check_store(controller_store(r->api->o.controller));
+		rows[n++] = check_policy(r->api);
+		n += check_pools(r->api->o.controller, rows + n, CHECKS_MAX - n);
+	}
 	n += check_nodes(r->api->o.nodes, rows + n, CHECKS_MAX - n);
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "status", worst(rows, n));

@@ -191,14 +191,14 @@ static void on_websocket(void *cls, struct MHD_Connection *conn, void *ctx, cons
 	MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
 }
 
-static bool wants_upgrade(struct request *r, const char *protocol)
+bool request_upgrades(struct request *r, const char *protocol)
 {
 	const char *upgrade = request_header(r, "Upgrade"), *connection = request_header(r, "Connection");
 	return strcmp(r->method, "GET") == 0 && upgrade && strcasecmp(upgrade, protocol) == 0 && connection &&
 	       ws_header_has(connection, "upgrade");
 }
 
-static int answer_websocket(struct request *r, struct answer *a, struct error *err)
+int answer_websocket(struct request *r, struct answer *a, MHD_UpgradeHandler upgraded, struct error *err)
 {
 	const char *key = request_header(r, "Sec-WebSocket-Key"), *version = request_header(r, "Sec-WebSocket-Version");
 	char accept[WS_ACCEPT_LEN + 1];
@@ -212,7 +212,7 @@ static int answer_websocket(struct request *r, struct answer *a, struct error *e
 		return error_set(err, ERR_INVALID, "Sec-WebSocket-Protocol must offer " WS_PROTOCOL);
 	ws_accept(key, accept);
 	a->status = r->route->status;
-	a->response = MHD_create_response_for_upgrade(on_websocket, NULL);
+	a->response = MHD_create_response_for_upgrade(upgraded, NULL);
 	MHD_add_response_header(a->response, "Upgrade", "websocket");
 	MHD_add_response_header(a->response, "Sec-WebSocket-Accept", accept);
 	MHD_add_response_header(a->response, "Sec-WebSocket-Protocol", WS_PROTOCOL);
@@ -221,9 +221,9 @@ static int answer_websocket(struct request *r, struct answer *a, struct error *e
 
 int handle_mux(struct request *r, struct answer *a, struct error *err)
 {
-	if (wants_upgrade(r, "websocket"))
-		return answer_websocket(r, a, err);
-	if (!wants_upgrade(r, "sandbox-mux"))
+	if (request_upgrades(r, "websocket"))
+		return answer_websocket(r, a, on_websocket, err);
+	if (!request_upgrades(r, "sandbox-mux"))
 		return error_set(err, ERR_INVALID, "this call opens streams: send Connection: Upgrade and Upgrade: sandbox-mux, or websocket");
 	a->status = r->route->status;
 	a->response = MHD_create_response_for_upgrade(on_upgraded, NULL);

@@ -101,6 +101,7 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 	case MUX_KIND_ATTACH:
 	case MUX_KIND_WATCH:
 	case MUX_KIND_SHARE:
+	case MUX_KIND_CALL:
 		break;
 	}
 	link_refuse(in, stream, MUX_ERR_REFUSED, "sandbox-init " SANDBOX_VERSION " does not know this kind of stream");

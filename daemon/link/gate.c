@@ -128,6 +128,7 @@ static int exec_granted(const struct asked *a, const struct exec_grant *grant, c
 	};
 	struct node_port *n = node_ports_find(a->c->g->ports, &grant->node, err);
 
+	what.conn = a->c->conn;
 	owner_text(&a->c->who, what.owner, sizeof(what.owner));
 	if (n && n->ops->open(n, a->m, a->stream, &what, err) == 0)
 		return 0;
@@ -204,7 +205,7 @@ static int show_main(const struct asked *a, const char *ref, struct node_stream 
 static int show_asked(const struct asked *a, enum mux_kind kind, struct error *err)
 {
 	auto_free char *operation = NULL, *ref = NULL;
-	struct node_stream what = { .kind = kind };
+	struct node_stream what = { .kind = kind, .conn = a->c->conn };
 
 	owner_text(&a->c->who, what.owner, sizeof(what.owner));
 	take_offsets(a->fields, what.from);
@@ -287,7 +288,7 @@ static void open_relay(const struct asked *a, enum mux_kind kind)
 
 	sandbox_init(&s);
 	int rc = relay_fields(a, kind, &s, &out, &err);
-	struct node_stream what = { .kind = kind, .sandbox = s.id, .fields = &out };
+	struct node_stream what = { .kind = kind, .sandbox = s.id, .conn = a->c->conn, .fields = &out };
 	if (rc != 0 || hand_on(a, &s.node_id, &what, &err) != 0)
 		refuse_error(a, &err);
 }

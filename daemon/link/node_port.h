@@ -12,12 +12,14 @@
 
 enum { STREAM_OWNER_MAX = 191 };
 
+struct muxconn;
 struct node_port;
 
 /* A stream towards a node as the server established it: never what a client wrote. */
 struct node_stream {
 	enum mux_kind kind;
 	struct id sandbox;
+	struct muxconn *conn;             /* the client's connection; NULL: no client */
 	char owner[STREAM_OWNER_MAX + 1]; /* who may resume it: tenant and caller */
 	/* EXEC */
 	const struct exec_grant *grant;

@@ -23,6 +23,10 @@ struct exec_report {
 
 /* As the functions of the same name in controller.h, where nothing else is said. */
 struct upstream_ops {
+	/* False: nobody can be asked now. */
+	bool (*connected)(struct upstream *u);
+	/* fn runs (any thread but the loop's) each time the controller can be asked again, before it sends any work or stream. */
+	void (*on_connect)(struct upstream *u, int (*fn)(void *ctx, struct error *err), void *ctx);
 	int (*heartbeat)(struct upstream *u, const struct node_report *r, struct error *err);
 	int (*lease)(struct upstream *u, const struct id *node, struct lease *ret, struct error *err);
 	void (*on_work)(struct upstream *u, const struct id *node, void (*fn)(void *ctx), void *ctx);

@@ -13,6 +13,19 @@ static struct controller *of(struct upstream *u)
 	return container_of(u, struct local, up)->c;
 }
 
+static bool connected(struct upstream *u)
+{
+	(void)u;
+	return true;
+}
+
+static void on_connect(struct upstream *u, int (*fn)(void *ctx, struct error *err), void *ctx)
+{
+	(void)u;
+	(void)fn;
+	(void)ctx;
+}
+
 static int heartbeat(struct upstream *u, const struct node_report *r, struct error *err)
 {
 	return controller_heartbeat(of(u), r, err);
@@ -77,6 +90,8 @@ static void local_free(struct upstream *u)
 }
 
 static const struct upstream_ops ops = {
+	.connected = connected,
+	.on_connect = on_connect,
 	.heartbeat = heartbeat,
 	.lease = lease,
 	.on_work = on_work,

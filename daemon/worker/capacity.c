@@ -142,6 +142,22 @@ static void fill_network(struct node_report *r)
 	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "open egress is not available in this release; use --network deny");
 }
 
+/* "a=b, c=d"; checked with the configuration. */
+static void fill_labels(const char *text, struct map *ret)
+{
+	auto_free char *copy = xstrdup(text);
+	char *rest = NULL;
+
+	for (char *one = strtok_r(copy, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
+		char *equals = strchr(one, '=');
+
+		if (!equals)
+			continue;
+		*equals = '\0';
+		map_set(ret, one, equals + 1);
+	}
+}
+
 int capacity_heartbeat(struct worker *w, struct error *err)
 {
 	const struct daemon_config *c = w->o.config;
@@ -153,5 +169,8 @@ int capacity_heartbeat(struct worker *w, struct error *err)
 	fill_totals(w, &s, &r);
 	fill_tiers(w, &r);
 	fill_network(&r);
-	return w->o.up->ops->heartbeat(w->o.up, &r, err);
+	fill_labels(c->worker_labels, &r.labels);
+	int rc = w->o.up->ops->heartbeat(w->o.up, &r, err);
+	map_done(&r.labels);
+	return rc;
 }

@@ -134,6 +134,7 @@ static int step_names(struct create_job *j, struct error *err)
 
 static int step_defaults(struct create_job *j, struct error *err)
 {
+	deadlines_note(j->w, &j->lease->sandbox.id, j->lease->sandbox.expires_us);
 	return execs_set_defaults(j->w->o.execs, &j->lease->sandbox, &j->image, err);
 }
 
@@ -283,6 +284,7 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 
 	growth_forget(w, sandbox);
 	warm_forget(w, sandbox);
+	deadlines_note(w, sandbox, 0);
 	execs_drop(w->o.execs, sandbox, why);
 	if (ops_of(w)->remove(w->o.runtime, sandbox, err) != 0) {
 		/* The runtime hangs: at least nothing runs in the sandbox any more. (First would be slower: an engine is
@@ -497,6 +499,8 @@ static int inspect_ended(struct worker *w, const struct id *sandbox, struct runt
 void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 {
 	int64_t deadline_us = w->o.up->ops->deadline(w->o.up, sandbox);
+	if (deadline_us == 0)
+		deadline_us = deadlines_get(w, sandbox);
 	enum outcome outcome = deadline_us > 0 && deadline_us <= clock_wall_us() ? OUTCOME_EXPIRED : OUTCOME_LOST;
 	struct error err = ERROR_INIT;
 
@@ -540,6 +544,15 @@ static void tell_deadline(struct worker *w, const struct id *sandbox, int64_t de
 		log_warn("worker", "telling the runtime that sandbox=%s ends later: %s", sandbox->text, err.message);
 }
 
+/* Only the controller records it, when it can be asked again: it finds the sandbox gone past its deadline. */
+static void expired(struct worker *w, const struct id *sandbox)
+{
+	struct error err = ERROR_INIT;
+
+	if (job_unmake(w, sandbox, OUTCOME_EXPIRED, &err) != 0)
+		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+}
+
 void job_task(struct worker *w, struct task *take_t)
 {
 	const struct id sandbox = take_t->sandbox;
@@ -559,6 +572,9 @@ void job_task(struct worker *w, struct task *take_t)
 		/* Not once it was claimed: then its claim has found out. */
 		if (warm_waits(w, &sandbox))
 			job_gone(w, &sandbox, take_t->why);
+		break;
+	case TASK_EXPIRED:
+		expired(w, &sandbox);
 		break;
 	case TASK_RETRY_DELETE:
 		delete(w, &take_t->lease, take_t->delay_ms);

@@ -79,19 +79,6 @@ static void client_control(struct stream *s, const struct tlv *fields)
 	}
 }
 
-static void client_closed(struct stream *s, const struct tlv *fields)
-{
-	struct reader *r = container_of(s, struct reader, stream);
-	struct exec *x = r->exec;
-	bool owned = r->owner;
-
-	(void)fields;
-	reader_free(r);
-	if (owned)
-		exec_cancel(x);
-	exec_settle(x);
-}
-
 static void client_lost(struct stream *s, enum mux_error why)
 {
 	struct reader *r = container_of(s, struct reader, stream);
@@ -102,6 +89,23 @@ static void client_lost(struct stream *s, enum mux_error why)
 	reader_free(r);
 	if (owned)
 		exec_orphaned(x);
+	exec_settle(x);
+}
+
+static void client_closed(struct stream *s, const struct tlv *fields)
+{
+	struct reader *r = container_of(s, struct reader, stream);
+	struct exec *x = r->exec;
+	bool owned = r->owner;
+
+	/* A hop between lost its client: that one may come back. */
+	if (tlv_u64(fields, MUX_F_ERROR, MUX_ERR_NONE) == MUX_ERR_LOST) {
+		client_lost(s, MUX_ERR_LOST);
+		return;
+	}
+	reader_free(r);
+	if (owned)
+		exec_cancel(x);
 	exec_settle(x);
 }
 

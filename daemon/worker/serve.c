@@ -138,6 +138,7 @@ int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct nod
 		return open_watch(e, m, stream, what);
 	case MUX_KIND_DEADLINE:
 	case MUX_KIND_SHARE:
+	case MUX_KIND_CALL:
 		break;
 	}
 	return error_set(err, ERR_INVALID, "this kind of stream is not known here: update the worker");

@@ -418,16 +418,22 @@ int worker_probe(struct worker *w, struct error *err)
 static int64_t maintain(struct worker *w)
 {
 	struct error err = ERROR_INIT;
-	bool up = worker_probe(w, &err) == 0, due;
+	bool up = worker_probe(w, &err) == 0, connected = w->o.up->ops->connected(w->o.up), due;
 
-	if (capacity_heartbeat(w, &err) != 0)
+	if (capacity_heartbeat(w, &err) != 0 && connected)
 		log_warn("worker", "heartbeat: %s", err.message);
+	if (up)
+		growth_check(w);
+	if (!connected) {
+		offline_expire(w);
+		return WORKER_OFFLINE_MS;
+	}
 	if (!up)
 		return ENGINE_RETRY_MS;
-	growth_check(w);
 	warm_check_all(w);
 	pthread_mutex_lock(&w->lock);
-	due = !w->recovered || clock_mono_ms() - w->reconciled_ms >= RECONCILE_MS;
+	due = !w->recovered || w->resync || clock_mono_ms() - w->reconciled_ms >= RECONCILE_MS;
+	w->resync = false;
 	pthread_mutex_unlock(&w->lock);
 	if (due && worker_reconcile(w, &err) != 0) {
 		log_warn("worker", "reconciling: %s", err.message);
@@ -512,6 +518,7 @@ static int start_threads(struct worker *w, struct error *err)
 	w->work = true;
 	pthread_mutex_unlock(&w->lock);
 	w->o.up->ops->on_work(w->o.up, &w->node, on_work, w);
+	w->o.up->ops->on_connect(w->o.up, offline_over, w);
 	execs_on_stuck(w->o.execs, on_stuck, w);
 	worker_spawn(w);
 	return 0;
@@ -554,6 +561,7 @@ static void free_tasks(struct task *t)
 void worker_stop(struct worker *w)
 {
 	w->o.up->ops->on_work(w->o.up, &w->node, NULL, NULL);
+	w->o.up->ops->on_connect(w->o.up, NULL, NULL);
 	execs_on_stuck(w->o.execs, NULL, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
@@ -570,6 +578,7 @@ void worker_stop(struct worker *w)
 	growth_forget(w, NULL);
 	idmap_done(&w->writable);
 	warm_done(w);
+	deadlines_done(w);
 	workspaces_free(w->spaces);
 	pthread_cond_destroy(&w->wake);
 	pthread_cond_destroy(&w->changed);
@@ -585,6 +594,7 @@ void worker_deadline_moved(struct worker *w, const struct id *sandbox)
 
 	if (deadline_us <= 0)
 		return;
+	deadlines_note(w, sandbox, deadline_us);
 	initlink_set_deadline(w->o.links, sandbox, deadline_us);
 	if (!w->o.runtime->ops->deadline)
 		return;

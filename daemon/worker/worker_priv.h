@@ -20,7 +20,7 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE, TASK_EXPIRED } kind;
 	struct id sandbox;
 	char *why;              /* STALE */
 	struct lease lease;     /* RETRY_DELETE */
@@ -49,9 +49,11 @@ struct worker {
 	struct idmap writable;    /* struct growth of running sandboxes with a writable root */
 	struct idmap warm;        /* struct warm of sandboxes that wait in a pool */
 	struct idmap claimed;     /* those that did; values are not used */
+	struct idmap deadlines;   /* int64_t, wall clock us, of sandboxes here: enforced while no controller can be asked */
 	struct settings settings;
 
 	bool engine_up, probed, recovered;
+	bool resync;              /* the controller came back: reconcile now */
 	char engine[256];         /* name and version, or why it does not answer */
 	struct runtime_probe probe;
 	int64_t probed_ms, probe_pause_ms; /* the last time, and from then to the next where one is worth it */
@@ -97,6 +99,18 @@ void growth_watch(struct worker *w, const struct sandbox *s); /* nothing unless 
 void growth_forget(struct worker *w, const struct id *sandbox);
 /* Looks at all of them; posts TASK_OVERGROWN. */
 void growth_check(struct worker *w);
+
+/*
+ * offline.c: the controller ends what is due; while it cannot be asked, the worker does.
+ */
+enum { WORKER_OFFLINE_MS = 1000 };
+void deadlines_note(struct worker *w, const struct id *sandbox, int64_t deadline_us); /* 0: forget */
+int64_t deadlines_get(struct worker *w, const struct id *sandbox);                    /* 0: not known */
+void deadlines_done(struct worker *w);
+/* Posts TASK_EXPIRED for what is due. */
+void offline_expire(struct worker *w);
+/* The controller can be asked again: an on_connect of the upstream. */
+int offline_over(void *ctx, struct error *err);
 
 /* capacity.c */
 /* How pressed this machine is, 0 to 1, and by what (may be NULL). */

@@ -70,6 +70,10 @@
 	LIMIT(EDGE_CONNECTIONS, 8192, "connections", "open connections of visitors; beyond it those that have sent no request yet make room") \
 	LIMIT(EDGE_QUEUED_MIB, 256, "MiB", "bytes of answers that wait for slow visitors, all together; who would add to it is cut off") \
 	LIMIT(TUNNEL_NAME_DAYS, 30, "days", "how long a chosen name of a tunnel stays with its tenant after its last use") \
+	LIMIT(LINK_BODY_MAX, 64 * 1024 * 1024, "bytes", "request or answer of one call between controller and worker") \
+	LIMIT(LINK_CALLS_MAX, 64, "calls", "calls over links that one daemon answers at a time; others wait") \
+	LIMIT(LINK_SILENCE_MS, 30 * 1000, "milliseconds", "silence after which a link between controller and worker counts as broken") \
+	LIMIT(NODE_LABELS_MAX, 64, "labels", "labels of one node") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

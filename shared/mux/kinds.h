@@ -19,6 +19,7 @@ enum mux_kind {
 	MUX_KIND_DEADLINE = 8, /* server→init: the sandbox's end moved to DEADLINE_US */
 	MUX_KIND_WATCH = 9,    /* client→server: nothing flows; the CLOSE says that and how the sandbox ended */
 	MUX_KIND_SHARE = 10,   /* client→server: a port of the client's machine under a public name; the server opens DIAL streams */
+	MUX_KIND_CALL = 32,   /* between worker and controller: docs/protocol-mux.md, Links */
 };
 
 enum mux_open_flag {

@@ -211,7 +211,14 @@ static void overrides(void **state)
 static void checks_over_words_and_keys(void **state)
 {
 	static const char *const rows[][3] = {
-		{ "daemon.role=worker", NULL, "daemon.role" },
+		{ "daemon.role=boss", NULL, "daemon.role: 'boss' is not one of: all, controller, worker" },
+		{ "daemon.role=worker", NULL, "worker.controller is empty" },
+		{ "daemon.role=worker", "worker.controller=http://far.example", "worker.controller: plain http" },
+		{ "daemon.role=worker", "worker.controller=unix:///run/x.sock", "worker.controller" },
+		{ "worker.controller=https://far.example", NULL, "only the role worker dials" },
+		{ "worker.labels=disk", NULL, "worker.labels: 'disk' is not key=value" },
+		{ "worker.pin=abc", NULL, "worker.pin" },
+		{ "daemon.role=worker", "worker.controller=https://far.example:1", NULL },
 		{ "daemon.log_level=loud", NULL, "daemon.log_level" },
 		{ "daemon.state_dir=relative", NULL, "daemon.state_dir: 'relative' is not an absolute path" },
 		{ "daemon.listen=0.0.0.0:80", NULL, "daemon.listen" },

@@ -321,7 +321,9 @@ static int by_role(void *ctx, const char *token, const char *tenant, struct call
 {
 	(void)ctx;
 	(void)tenant;
-	if (role_parse(token, &ret->role) != 0)
+	if (strcmp(token, "node") == 0)
+		ret->node = id_new();
+	else if (role_parse(token, &ret->role) != 0)
 		return error_set(err, ERR_UNAUTHORIZED, "the token is not valid here");
 	snprintf(ret->tenant, sizeof(ret->tenant), "default");
 	snprintf(ret->who, sizeof(ret->who), "token %s", token);
@@ -434,8 +436,12 @@ static void every_row_wants_its_role(void **state)
 	for (size_t i = 0; i < routes_len; i++) {
 		const struct route *r = &routes[i];
 		auto_free char *path = example_path(r);
-		struct request as = { .caller = { .role = r->role } };
-		assert_int_equal(caller_admit(&as, r, NULL), 0);
+		bool for_nodes = r->class == CALLER_NODE;
+		struct request as = { .caller = { .role = r->role } }, node = { .caller = { .role = ROLE_VIEWER, .node = id_new() } };
+		assert_int_equal(caller_admit(&as, r, NULL), for_nodes ? -1 : 0);
+		assert_int_equal(caller_admit(&node, r, NULL), for_nodes || r->class == CALLER_PUBLIC ? 0 : -1);
+		if (r->class != CALLER_PUBLIC)
+			expect(*state, r->method, path, &(struct want){ .token = for_nodes ? "admin" : "node", .status = 403, .code = "forbidden" });
 		for (int role = 0; r->class != CALLER_PUBLIC && role < (int)r->role; role++) {
 			expect(*state, r->method, path, &(struct want){ .token = role_text((enum role)role), .status = 403, .code = "forbidden" });
 			struct request weak = { .caller = { .role = (enum role)role } };
@@ -449,7 +455,7 @@ static void every_row_bounds_its_body(void **state)
 	for (size_t i = 0; i < routes_len; i++) {
 		auto_free char *path = example_path(&routes[i]);
 		auto_free char *length = xasprintf("Content-Type: application/json\r\nContent-Length: %zu\r\n", routes[i].body_max + 1);
-		expect(*state, routes[i].method, path, &(struct want){ .token = "admin", .extra = length, .status = 413, .code = "too_large" });
+		expect(*state, routes[i].method, path, &(struct want){ .token = routes[i].class == CALLER_NODE ? "node" : "admin", .extra = length, .status = 413, .code = "too_large" });
 	}
 }
 

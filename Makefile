@@ -58,7 +58,7 @@ MUX_C    := $(wildcard shared/mux/*.c)
 HTTP_C   := $(filter-out shared/http/engine_%,$(wildcard shared/http/*.c))
 CONFIG_C := $(wildcard shared/config/*.c)
 CRYPTO_C := $(wildcard shared/crypto/*.c)
-CLI_C    := $(filter-out cli/main.c cli/mcp/main.c,$(wildcard cli/*.c cli/cmd/*.c cli/mcp/*.c))
+CLI_C    := $(filter-out cli/main.c cli/mcp/main.c,$(wildcard cli/*.c cli/cmd/*.c cli/mcp/*.c cli/enroll/*.c))
 INIT_C   := $(wildcard daemon/init/*.c)
 DAEMON_C := $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/api/*.c daemon/controller/*.c daemon/aegis/*.c daemon/store/*.c \
 	daemon/link/*.c daemon/worker/*.c daemon/runtime/*.c daemon/events/*.c daemon/egress/*.c daemon/edge/*.c)) $(wildcard shared/http/engine_*.c shared/http/remote/*.c)
@@ -69,7 +69,7 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 lib = $(BUILD)/lib$(1).a
 SHARED_LIBS := $(call lib,http) $(call lib,json) $(call lib,mux) $(call lib,config) $(call lib,crypto) $(call lib,model) $(call lib,base)
 
-PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-remote.so \
+PROGRAMS := $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-remote.so $(BUILD)/sandbox-ssh.so \
 	$(BUILD)/sandbox-driver-qemu $(BUILD)/sandbox-boot
 # The prompt of `sandbox console` is a program of its own where there is readline, so that nothing else loads it.
 CONSOLE_C := $(wildcard cli/console/*.c)
@@ -129,6 +129,13 @@ $(BUILD)/pic/%.o: %.c
 $(BUILD)/sandbox-remote.so: $(REMOTE_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter-out -pie,$(LDFLAGS_ALL)) -shared -Wl,-Bsymbolic -o $@ $^ $(call pc_libs,libcurl libcrypto) -lwslay
+
+# sandbox-ssh.so: what `sandbox node add` and its kin load to work on another machine.
+SSH_C := $(wildcard cli/ssh/*.c) shared/json/base64.c $(wildcard shared/crypto/*.c) $(BASE_C)
+SSH_OBJ := $(patsubst %.c,$(BUILD)/pic/%.o,$(SSH_C))
+$(BUILD)/sandbox-ssh.so: $(SSH_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(filter-out -pie,$(LDFLAGS_ALL)) -shared -Wl,-Bsymbolic -o $@ $^ $(call pc_libs,libssh2)
 
 # sandbox-init: static, with musl where there is one (13-55 KB and tens of KB resident instead of 0.8 MB).
 MUSL_CC ?= $(shell command -v musl-gcc)
@@ -217,12 +224,13 @@ lint:
 # What a workstation needs, and what a server needs: archives and packages hold one or the other.
 install: install-client install-server
 
-install-client: $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandbox-remote.so
+install-client: $(BUILD)/sandbox $(BUILD)/sandbox-mcp $(BUILD)/sandbox-remote.so $(BUILD)/sandbox-ssh.so
 	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBEXECDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(BASHCOMPDIR)" \
 		"$(DESTDIR)$(ZSHCOMPDIR)" "$(DESTDIR)$(FISHCOMPDIR)" "$(DESTDIR)$(SKILLDIR)/sandbox-platform/references"
 	install -m 0755 $(BUILD)/sandbox $(BUILD)/sandbox-mcp "$(DESTDIR)$(BINDIR)/"
 	[ ! -f $(BUILD)/sandbox-console ] || install -m 0755 $(BUILD)/sandbox-console "$(DESTDIR)$(LIBEXECDIR)/"
 	install -m 0644 $(BUILD)/sandbox-remote.so "$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
+	install -m 0644 $(BUILD)/sandbox-ssh.so "$(DESTDIR)$(LIBEXECDIR)/sandbox-ssh-$(VERSION).so"
 	install -m 0644 man/*.1 "$(DESTDIR)$(MANDIR)/man1/"
 	install -m 0644 completions/sandbox.bash "$(DESTDIR)$(BASHCOMPDIR)/sandbox"
 	install -m 0644 completions/_sandbox "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox"
@@ -251,7 +259,7 @@ dist:
 uninstall:
 	rm -f "$(DESTDIR)$(LIBEXECDIR)/sandbox-console" "$(DESTDIR)$(LIBEXECDIR)/sandbox-driver-qemu" "$(DESTDIR)$(LIBEXECDIR)/sandbox-boot"
 	rm -f "$(DESTDIR)$(BINDIR)/sandbox" "$(DESTDIR)$(BINDIR)/sandbox-mcp" "$(DESTDIR)$(BINDIR)/sandboxd" "$(DESTDIR)$(LIBEXECDIR)/sandbox-init-$(VERSION)" \
-		"$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so"
+		"$(DESTDIR)$(LIBEXECDIR)/sandbox-remote-$(VERSION).so" "$(DESTDIR)$(LIBEXECDIR)/sandbox-ssh-$(VERSION).so"
 	rm -f "$(DESTDIR)$(MANDIR)/man1/sandbox.1" "$(DESTDIR)$(MANDIR)/man1/sandbox-"*.1 "$(DESTDIR)$(MANDIR)/man5/sandboxd.conf.5" \
 		"$(DESTDIR)$(MANDIR)/man8/sandboxd.8" "$(DESTDIR)$(MANDIR)/man8/sandbox-init.8"
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"

@@ -42,11 +42,11 @@ die_logged() {
 }
 
 # The packages, by what needs them. Debian and Ubuntu names.
-BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libpq-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev libreadline-dev"
+BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicrohttpd-dev libevent-dev libsqlite3-dev libpq-dev libcurl4-openssl-dev libinih-dev libssl-dev libwslay-dev libsodium-dev libreadline-dev libssh2-1-dev"
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
 MICROVM_PACKAGES="qemu-system-x86"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev qemu-system-x86"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev qemu-system-x86 openssh-server sudo csh"
 FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user"
 
 parse_arguments() {

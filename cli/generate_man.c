@@ -271,6 +271,7 @@ static void environment(struct buf *out)
 		{ "SANDBOX_URL", "the server, as --server" },
 		{ "SANDBOX_CONTEXT", "the context, as --context; without effect beside SANDBOX_URL" },
 		{ "SANDBOX_CA_FILE", "authorities to trust, as --ca-file" },
+		{ "SSH_AUTH_SOCK", "the agent whose keys `sandbox node add` and its kin try" },
 		{ "SANDBOX_INSECURE_HTTP", "when not empty, as --insecure-http" },
 		{ "https_proxy, http_proxy, all_proxy, no_proxy", "proxies for servers that are not on this machine, as libcurl reads them" },
 		{ "SANDBOX_TENANT", "the tenant, as --tenant" },

@@ -2,20 +2,17 @@
 #include "cli/session_remote.h"
 
 #include "shared/http/remote/remote.h"
+#include "cli/module.h"
 #include "cli/token.h"
 #include "shared/base/mem.h"
 #include "shared/config/server_url.h"
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 struct session_remote {
 	struct server_url url;
 	struct secret token;
 	const char *tenant, *ca_file; /* borrowed */
-	void *library;
 	const struct remote_module *module;
 	struct remote *remote;
 	int interrupt_fd;
@@ -74,37 +71,16 @@ void session_remote_set_interrupt(struct session_remote *s, int fd)
 	s->interrupt_fd = fd;
 }
 
-/* Beside the program in a build tree, else where `make install` puts it. */
-static char *module_path(void)
-{
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n < 0)
-		return xstrdup("/usr/local/libexec/sandbox/sandbox-remote-" SANDBOX_VERSION ".so");
-	self[n] = '\0';
-	char *slash = strrchr(self, '/');
-	if (slash)
-		*slash = '\0';
-	auto_free char *beside = xasprintf("%s/sandbox-remote.so", self);
-	if (access(beside, R_OK) == 0)
-		return steal(&beside);
-	return xasprintf("%s/../libexec/sandbox/sandbox-remote-" SANDBOX_VERSION ".so", self);
-}
-
 static int load(struct session_remote *s, struct error *err)
 {
-	auto_free char *path = module_path();
-	s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!s->library)
-		return error_set(err, ERR_INTERNAL, "the part for remote servers cannot be loaded: %s", dlerror());
-	void *symbol = dlsym(s->library, REMOTE_ENTRY);
+	void *symbol;
 	remote_entry entry;
+	if (module_load("sandbox-remote", "the part for remote servers", REMOTE_ENTRY, &symbol, err) != 0)
+		return -1;
 	memcpy(&entry, &symbol, sizeof(entry));
-	if (!entry)
-		return error_set(err, ERR_INTERNAL, "%s is not the part for remote servers", path);
 	const struct remote_module *m = entry();
 	if (strcmp(m->version, SANDBOX_VERSION) != 0)
-		return error_set(err, ERR_INTERNAL, "%s is of version %s, this is " SANDBOX_VERSION, path, m->version);
+		return error_set(err, ERR_INTERNAL, "the part for remote servers is of version %s, this is " SANDBOX_VERSION, m->version);
 	s->module = m;
 	return 0;
 }

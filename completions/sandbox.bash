@@ -11,7 +11,7 @@ _sandbox_options() {
 	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
-	'logs') echo ' --follow -f --tail -n --since --timestamps -t' ;;
+	'logs') echo ' --follow -f --tail -n --since' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
 	'agent') echo '' ;;
@@ -56,7 +56,7 @@ _sandbox_options() {
 	'auth') echo '' ;;
 	'auth status') echo ' --check' ;;
 	'gc') echo ' --verify' ;;
-	'image') echo '' ;;
+	'image' | 'images') echo '' ;;
 	'image list') echo '' ;;
 	'image pull') echo '' ;;
 	'image import') echo '' ;;
@@ -70,10 +70,13 @@ _sandbox_options() {
 	'node') echo '' ;;
 	'node list') echo '' ;;
 	'node inspect') echo '' ;;
+	'node add') echo ' --name -n --runtime --label -l --controller --install-docker --identity -i --jump -J --host-key --password-file --archive --canary-image --no-canary --wait' ;;
+	'node upgrade') echo ' --archive --identity -i --jump -J --host-key --password-file --wait' ;;
+	'node rotate') echo ' --identity -i --jump -J --host-key --password-file --wait' ;;
 	'node token') echo ' --pin --no-pin --expires' ;;
 	'node drain') echo '' ;;
 	'node undrain') echo '' ;;
-	'node remove') echo ' --force' ;;
+	'node remove') echo ' --force --purge --identity -i --jump -J --host-key --password-file' ;;
 	'quota') echo '' ;;
 	'quota show') echo '' ;;
 	'quota set') echo ' --sandboxes --cpu-millis --memory --ttl' ;;
@@ -81,7 +84,6 @@ _sandbox_options() {
 	'daemon') echo '' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo ' --timeout -t' ;;
-	'daemon restart') echo ' --timeout -t' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
@@ -200,8 +202,35 @@ _sandbox_value() {
 	'token create --role') echo 'viewer operator admin' ;;
 	'token create --for') echo ':none' ;;
 	'token create --expires') echo ':none' ;;
+	'node add --name' | 'node add -n') echo ':none' ;;
+	'node add --runtime') echo 'docker gvisor qemu' ;;
+	'node add --label' | 'node add -l') echo ':none' ;;
+	'node add --controller') echo ':none' ;;
+	'node add --identity' | 'node add -i') echo ':file' ;;
+	'node add --jump' | 'node add -J') echo ':none' ;;
+	'node add --host-key') echo ':none' ;;
+	'node add --password-file') echo ':file' ;;
+	'node add --archive') echo ':file' ;;
+	'node add --canary-image') echo ':image' ;;
+	'node add --wait') echo ':none' ;;
+	'node upgrade --archive') echo ':file' ;;
+	'node upgrade --identity' | 'node upgrade -i') echo ':file' ;;
+	'node upgrade --jump' | 'node upgrade -J') echo ':none' ;;
+	'node upgrade --host-key') echo ':none' ;;
+	'node upgrade --password-file') echo ':file' ;;
+	'node upgrade --wait') echo ':none' ;;
+	'node rotate --identity' | 'node rotate -i') echo ':file' ;;
+	'node rotate --jump' | 'node rotate -J') echo ':none' ;;
+	'node rotate --host-key') echo ':none' ;;
+	'node rotate --password-file') echo ':file' ;;
+	'node rotate --wait') echo ':none' ;;
 	'node token --pin') echo ':none' ;;
 	'node token --expires') echo ':none' ;;
+	'node remove --purge') echo ':none' ;;
+	'node remove --identity' | 'node remove -i') echo ':file' ;;
+	'node remove --jump' | 'node remove -J') echo ':none' ;;
+	'node remove --host-key') echo ':none' ;;
+	'node remove --password-file') echo ':file' ;;
 	'quota set --sandboxes') echo ':none' ;;
 	'quota set --cpu-millis') echo ':none' ;;
 	'quota set --memory') echo ':none' ;;
@@ -211,7 +240,6 @@ _sandbox_value() {
 	'audit --action') echo ':none' ;;
 	'audit --target') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
-	'daemon restart --timeout' | 'daemon restart -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
 	'http --subdomain') echo ':none' ;;
 	'http --host-header') echo 'rewrite keep' ;;
@@ -281,7 +309,7 @@ _sandbox_what() {
 	'auth') echo 'sub' ;;
 	'auth status') echo '' ;;
 	'gc') echo '' ;;
-	'image') echo 'sub' ;;
+	'image' | 'images') echo 'sub' ;;
 	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
@@ -295,6 +323,9 @@ _sandbox_what() {
 	'node') echo 'sub' ;;
 	'node list') echo '' ;;
 	'node inspect') echo 'none' ;;
+	'node add') echo 'none' ;;
+	'node upgrade') echo 'none' ;;
+	'node rotate') echo 'none' ;;
 	'node token') echo 'none' ;;
 	'node drain') echo 'none' ;;
 	'node undrain') echo 'none' ;;
@@ -306,7 +337,6 @@ _sandbox_what() {
 	'daemon') echo 'sub' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo '' ;;
-	'daemon restart') echo '' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
@@ -331,12 +361,12 @@ _sandbox_subs() {
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
-	'image') echo 'list pull import remove' ;;
+	'image' | 'images') echo 'list pull import remove' ;;
 	'pool') echo 'list' ;;
 	'token') echo 'create list revoke' ;;
-	'node') echo 'list inspect token drain undrain remove' ;;
+	'node') echo 'list inspect add upgrade rotate token drain undrain remove' ;;
 	'quota') echo 'show set' ;;
-	'daemon') echo 'start stop restart status logs' ;;
+	'daemon') echo 'start stop status logs' ;;
 	'mcp') echo 'install uninstall config serve' ;;
 	esac
 }

@@ -1,6 +1,8 @@
 /* sandbox node: list, inspect, token, drain, undrain, remove. */
 #include "cli/command.h"
 
+#include "cli/enroll/enroll.h"
+#include "cli/enroll/verbs.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "shared/base/mem.h"
@@ -87,6 +89,7 @@ static const struct verb node_list = {
 struct node_options {
 	const char *ref;
 	bool force;
+	struct host_options host; /* where: --purge */
 };
 
 static const struct positional node_positionals[] = {
@@ -179,6 +182,8 @@ static const struct verb node_undrain = {
 
 static const struct option_row remove_options[] = {
 	OPT_FLAG(0, "force", struct node_options, force, "also with sandboxes: they fail"),
+	OPT_TEXT(0, "purge", struct node_options, host.where, "HOST", "also clear its machine, over SSH"),
+	HOST_ROWS(struct node_options, host),
 	OPT_END,
 };
 
@@ -192,7 +197,7 @@ static int run_remove(struct cli *cli, void *opaque, struct error *err)
 	if (session_call(cli, &c, &answer, err) != 0)
 		return -1;
 	out_note(cli, "removed: %s", o->ref);
-	return 0;
+	return o->host.where ? enroll_purge(cli, &o->host, err) : 0;
 }
 
 static const struct verb node_remove = {
@@ -256,9 +261,10 @@ static const struct verb node_token = {
 	.run = run_token,
 };
 
-static const struct verb *const subverbs[] = { &node_list, &node_inspect, &node_token, &node_drain, &node_undrain, &node_remove, NULL };
+static const struct verb *const subverbs[] = { &node_list, &node_inspect, &node_add, &node_upgrade, &node_rotate, &node_token, &node_drain, &node_undrain, &node_remove, NULL };
 
 static const struct example examples[] = {
+	{ "sandbox node add root@rack-1", "make a machine a worker, over SSH" },
 	{ "sandbox node token rack-1", "a token for the worker that will be rack-1" },
 	{ "sandbox node drain rack-1", "before its machine is taken down" },
 	{ NULL, NULL },

@@ -60,7 +60,9 @@ static void close_one(struct ssh *s)
 			if (ssh_wait(s, "leaving", NULL) != 0)
 				break;
 		ssh_flush(s);
-		libssh2_session_free(s->session);
+		while (libssh2_session_free(s->session) == LIBSSH2_ERROR_EAGAIN)
+			if (ssh_wait(s, "leaving", NULL) != 0)
+				break;
 	}
 	buf_done(&s->out);
 	if (s->through)

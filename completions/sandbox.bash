@@ -11,7 +11,7 @@ _sandbox_options() {
 	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
-	'logs') echo ' --follow -f --tail -n --since' ;;
+	'logs') echo ' --follow -f --tail -n --since --timestamps -t' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
 	'agent') echo '' ;;
@@ -56,7 +56,7 @@ _sandbox_options() {
 	'auth') echo '' ;;
 	'auth status') echo ' --check' ;;
 	'gc') echo ' --verify' ;;
-	'image' | 'images') echo '' ;;
+	'image') echo '' ;;
 	'image list') echo '' ;;
 	'image pull') echo '' ;;
 	'image import') echo '' ;;
@@ -84,6 +84,7 @@ _sandbox_options() {
 	'daemon') echo '' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo ' --timeout -t' ;;
+	'daemon restart') echo ' --timeout -t' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo ' --follow -f --lines -n' ;;
 	'doctor') echo '' ;;
@@ -240,6 +241,7 @@ _sandbox_value() {
 	'audit --action') echo ':none' ;;
 	'audit --target') echo ':none' ;;
 	'daemon stop --timeout' | 'daemon stop -t') echo ':none' ;;
+	'daemon restart --timeout' | 'daemon restart -t') echo ':none' ;;
 	'daemon logs --lines' | 'daemon logs -n') echo ':none' ;;
 	'http --subdomain') echo ':none' ;;
 	'http --host-header') echo 'rewrite keep' ;;
@@ -309,7 +311,7 @@ _sandbox_what() {
 	'auth') echo 'sub' ;;
 	'auth status') echo '' ;;
 	'gc') echo '' ;;
-	'image' | 'images') echo 'sub' ;;
+	'image') echo 'sub' ;;
 	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
@@ -337,6 +339,7 @@ _sandbox_what() {
 	'daemon') echo 'sub' ;;
 	'daemon start') echo '' ;;
 	'daemon stop') echo '' ;;
+	'daemon restart') echo '' ;;
 	'daemon status') echo '' ;;
 	'daemon logs') echo '' ;;
 	'doctor') echo '' ;;
@@ -361,12 +364,12 @@ _sandbox_subs() {
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
-	'image' | 'images') echo 'list pull import remove' ;;
+	'image') echo 'list pull import remove' ;;
 	'pool') echo 'list' ;;
 	'token') echo 'create list revoke' ;;
 	'node') echo 'list inspect add upgrade rotate token drain undrain remove' ;;
 	'quota') echo 'show set' ;;
-	'daemon') echo 'start stop status logs' ;;
+	'daemon') echo 'start stop restart status logs' ;;
 	'mcp') echo 'install uninstall config serve' ;;
 	esac
 }

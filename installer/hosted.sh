@@ -432,7 +432,7 @@ write_manifest() {
 place() {
 	(cd "$stage/tree" && find . -type f | sed 's|^\./||' | sort) >"$stage/files"
 	(cd "$stage/tree" && find . -type d | sed -n 's|^\./||p' | sort) >"$stage/dirs"
-	[ "$server" -eq 0 ] || grep -e '^bin/sandboxd$' -e '^libexec/sandbox/sandbox-\(init\|driver\)' -e '^share/man/man[58]/' -e '^share/sandbox/server/' -e '^lib/systemd/' \
+	[ "$server" -eq 0 ] || grep -e '^bin/sandboxd$' -e '^libexec/sandbox/sandbox-\(init\|driver\|boot\)' -e '^share/man/man[58]/' -e '^share/sandbox/server/' -e '^lib/systemd/' \
 		"$stage/files" >"$stage/server-files"
 	check_conflicts
 	make_dirs || die "cannot make folders below $prefix; what was there stays"

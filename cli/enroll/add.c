@@ -98,6 +98,8 @@ static int look(struct enrolment *e, struct error *err)
 	step(e, "the machine can be a worker");
 	if (find_name(e, err) != 0 || check_present(e, err) != 0)
 		return -1;
+	if (strcmp(e->o->runtime, "qemu") == 0 && !e->o->archive)
+		return error_set(err, ERR_INVALID, "--runtime qemu needs the driver there too, which comes with a release's server archive: give --archive FILE");
 	return payload_find(&e->probe, e->o->archive, &e->payload, err);
 }
 

@@ -9,6 +9,7 @@
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 #include "shared/json/json.h"
+#include "shared/model/egress.h"
 #include "shared/model/enums.h"
 
 #include <poll.h>
@@ -127,6 +128,52 @@ static int add_exposures(cJSON *spec, const struct strv *expose, struct error *e
 	return 0;
 }
 
+static int add_egress(cJSON *spec, const struct create_options *o, struct error *err)
+{
+	auto_egress_rules rules = EGRESS_RULES_INIT;
+	if (o->allow.len == 0)
+		return 0;
+	if (!o->network || strcmp(o->network, "restricted") != 0)
+		return error_set(err, ERR_INVALID, "--allow is for --network restricted");
+	if (egress_rules_from("--allow", &o->allow, &rules, err) != 0)
+		return -1;
+	json_add_strv(spec, "egress", &o->allow);
+	return 0;
+}
+
+#define SECRETS_DIR "/run/secrets/"
+
+int create_add_secret(cJSON *list, const char *text, struct error *err)
+{
+	size_t n = strcspn(text, "=:");
+	auto_free char *name = xstrndup(text, n);
+	const char *rest = text[n] ? text + n + 1 : NULL;
+	bool file = text[n] == ':';
+	if (!secret_name_valid(name) || (rest && !*rest))
+		return error_set(err, ERR_INVALID, "--secret: '%.80s' is not NAME, NAME=VARIABLE or NAME:" SECRETS_DIR "FILE", text);
+	if (file && (strncmp(rest, SECRETS_DIR, strlen(SECRETS_DIR)) != 0 || !secret_file_valid(rest + strlen(SECRETS_DIR))))
+		return error_set(err, ERR_INVALID, "--secret: a file of a secret is " SECRETS_DIR "FILE, not '%.80s'", rest);
+	const char *env = file ? NULL : rest ? rest : name;
+	if (env && !env_key_valid(env))
+		return error_set(err, ERR_INVALID, "--secret: '%.80s' is no variable name: write %s=VARIABLE", env, name);
+	cJSON *o = cJSON_CreateObject();
+	json_add_str(o, "name", name);
+	json_add_str(o, file ? "file" : "env", file ? rest + strlen(SECRETS_DIR) : env);
+	cJSON_AddItemToArray(list, o);
+	return 0;
+}
+
+static int add_secrets(cJSON *spec, const struct strv *secrets, struct error *err)
+{
+	if (secrets->len == 0)
+		return 0;
+	cJSON *list = cJSON_AddArrayToObject(spec, "secrets");
+	for (size_t i = 0; i < secrets->len; i++)
+		if (create_add_secret(list, secrets->items[i], err) != 0)
+			return -1;
+	return 0;
+}
+
 static void add_resources(cJSON *spec, const struct create_options *o)
 {
 	const struct {
@@ -200,7 +247,8 @@ int create_spec(struct cli *cli, const struct create_options *o, const struct wo
 	add_words(spec, o);
 	add_signals(spec, o);
 	if (add_command(spec, start, err) != 0 || add_env(spec, o, err) != 0 || add_labels(spec, &o->labels, err) != 0 ||
-	    add_exposures(spec, &o->expose, err) != 0)
+	    add_exposures(spec, &o->expose, err) != 0 || add_secrets(spec, &o->secrets, err) != 0 ||
+	    add_egress(spec, o, err) != 0)
 		return -1;
 	*ret = steal(&spec);
 	return 0;

@@ -17,7 +17,7 @@ struct create_options {
 	int64_t ttl_ms;        /* 0: the server's default */
 	const char *network, *isolation, *tier, *sensitivity;
 	bool untrusted_repo, generated_code, needs_secrets, writable_root;
-	struct strv env, env_file, labels, expose;
+	struct strv env, env_file, labels, expose, secrets, allow;
 	const char *idempotency_key;
 	int64_t wait_timeout_ms;
 	int64_t wait_capacity_ms; /* 0: a refusal for lack of capacity is final */
@@ -51,17 +51,20 @@ struct create_options {
 	OPT_WORD(0, "sensitivity", T, m.sensitivity, "WORD", "public|internal|confidential|restricted", \
 		 "of the data: public, internal, confidential, restricted"), \
 	OPT_FLAG(0, "needs-secrets", T, m.needs_secrets, "secrets will be present inside"), \
+	OPT_LIST(0, "allow", T, m.allow, "RULE", "what network restricted may reach, such as NAME:443"), \
+	OPT_LIST(0, "secret", T, m.secrets, "NAME[=ENV]", "give commands a secret, as a variable or file"), \
 	OPT_FLAG(0, "writable-root", T, m.writable_root, "let root change system files (package managers)"), \
 	OPT_LIST(0, "expose", T, m.expose, "PORT[=NAME]", "port to publish, repeatable"), \
 	OPT_TEXT(0, "idempotency-key", T, m.idempotency_key, "KEY", "the same key creates one sandbox, however often tried"), \
 	OPT_DURATION(0, "wait-timeout", T, m.wait_timeout_ms, "TIME", 1000, 24 * 3600 * 1000LL, "wait at most this long (default 5m)"), \
 	OPT_DURATION(0, "wait-capacity", T, m.wait_capacity_ms, "TIME", 1000, LIMIT_CAPACITY_WAIT_MAX_SECONDS * 1000LL, \
 		     "queue this long while nothing fits (default 0)"), \
-	{ .name = "cpu-millis", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.cpu_millis, int64_t), .arg = "N", .min = 1, \
+	/* Those of the original: one thing under two names needs no place in help. */ \
+	{ .name = "cpu-millis", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.cpu_millis, int64_t), .arg = "N", .min = 1, \
 	  .max = 10000000, .help = "CPU in thousandths of a core" }, \
-	{ .name = "memory-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.memory_mib, int64_t), .arg = "N", .min = 1, \
+	{ .name = "memory-mib", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.memory_mib, int64_t), .arg = "N", .min = 1, \
 	  .max = 1 << 30, .help = "memory in MiB" }, \
-	{ .name = "disk-mib", .kind = OPT_KIND_INT, .offset = OPT_OFFSET(T, m.disk_mib, int64_t), .arg = "N", .min = 1, \
+	{ .name = "disk-mib", .kind = OPT_KIND_INT, .flags = OPT_HIDDEN, .offset = OPT_OFFSET(T, m.disk_mib, int64_t), .arg = "N", .min = 1, \
 	  .max = 1 << 30, .help = "size of /workspace in MiB" }
 
 #define CREATE_ROWS(T, m) CREATE_ROW_IMAGE(T, m, 'i'), CREATE_ROWS_MAIN(T, m), OPT_REST, CREATE_ROWS_REST(T, m)
@@ -72,6 +75,8 @@ int create_parse_disk(const char *what, const char *text, void *field, struct er
 
 /* The spec of the API's JSON. start: the start command, may be empty. ERR_INVALID for a malformed label, exposure or variable. */
 int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err);
+/* Adds the use of a secret, "NAME", "NAME=ENV" or "NAME:/run/secrets/FILE", to a spec's list. ERR_INVALID. */
+int create_add_secret(cJSON *list, const char *text, struct error *err);
 /* POST /v1/sandboxes: {sandbox, operation} (caller frees). Queues for capacity as the options say; create_ask does not. */
 int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
 int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);

@@ -2,12 +2,12 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top operation events context use config login logout auth gc image pool token node quota audit daemon doctor http api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top network operation events context use config login logout auth gc image pool secret token node quota audit daemon doctor http api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
 	case $1 in
-	'run') echo ' --image --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --upload --download --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --wait-capacity --cpu-millis --memory-mib --disk-mib --env-file --interactive -i --status-fd --escape' ;;
+	'run') echo ' --image --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --upload --download --keep --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --allow --secret --writable-root --expose --idempotency-key --wait-timeout --wait-capacity --env-file --interactive -i --status-fd --escape' ;;
 	'exec') echo ' --env -e --cwd -w --user -u --timeout --tty -t --no-stdin --detach -d --env-file --interactive -i --status-fd --escape' ;;
 	'shell') echo ' --env -e --env-file --cwd -w --user -u --escape --status-fd' ;;
 	'attach') echo ' --since' ;;
@@ -15,9 +15,9 @@ _sandbox_options() {
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
 	'agent') echo '' ;;
-	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
+	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --allow --secret --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
 	'agent list') echo '' ;;
-	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --writable-root --expose --idempotency-key --wait-timeout --wait-capacity --cpu-millis --memory-mib --disk-mib' ;;
+	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --allow --secret --writable-root --expose --idempotency-key --wait-timeout --wait-capacity' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
 	'inspect' | 'show') echo '' ;;
 	'wait') echo ' --timeout -t' ;;
@@ -33,6 +33,12 @@ _sandbox_options() {
 	'ssh-config') echo '' ;;
 	'ps') echo '' ;;
 	'top' | 'stats') echo ' --once -1 --interval -n' ;;
+	'network') echo '' ;;
+	'network log') echo '' ;;
+	'network rules') echo '' ;;
+	'network check') echo '' ;;
+	'network set') echo ' --allow --none --default' ;;
+	'network tenant') echo ' --allow --none --default' ;;
 	'operation' | 'op') echo '' ;;
 	'operation list') echo ' --limit -n' ;;
 	'operation inspect') echo '' ;;
@@ -63,6 +69,10 @@ _sandbox_options() {
 	'image remove') echo '' ;;
 	'pool') echo '' ;;
 	'pool list') echo '' ;;
+	'secret') echo '' ;;
+	'secret set') echo ' --stdin --exact' ;;
+	'secret list') echo '' ;;
+	'secret delete') echo '' ;;
 	'token') echo '' ;;
 	'token create') echo ' --role --for --expires' ;;
 	'token list') echo '' ;;
@@ -121,13 +131,12 @@ _sandbox_value() {
 	'run --tier') echo 'container gvisor microvm' ;;
 	'run --isolation') echo 'auto container microvm' ;;
 	'run --sensitivity') echo 'public internal confidential restricted' ;;
+	'run --allow') echo ':none' ;;
+	'run --secret') echo ':none' ;;
 	'run --expose') echo ':none' ;;
 	'run --idempotency-key') echo ':none' ;;
 	'run --wait-timeout') echo ':none' ;;
 	'run --wait-capacity') echo ':none' ;;
-	'run --cpu-millis') echo ':none' ;;
-	'run --memory-mib') echo ':none' ;;
-	'run --disk-mib') echo ':none' ;;
 	'run --env-file') echo ':file' ;;
 	'run --status-fd') echo ':none' ;;
 	'run --escape') echo ':none' ;;
@@ -154,6 +163,8 @@ _sandbox_value() {
 	'agent run --network') echo 'deny restricted open' ;;
 	'agent run --upload') echo ':file' ;;
 	'agent run --env' | 'agent run -e') echo ':none' ;;
+	'agent run --allow') echo ':none' ;;
+	'agent run --secret') echo ':none' ;;
 	'agent run --cpus' | 'agent run -c') echo ':none' ;;
 	'agent run --memory' | 'agent run -m') echo ':none' ;;
 	'agent run --disk') echo ':none' ;;
@@ -175,13 +186,12 @@ _sandbox_value() {
 	'create --tier') echo 'container gvisor microvm' ;;
 	'create --isolation') echo 'auto container microvm' ;;
 	'create --sensitivity') echo 'public internal confidential restricted' ;;
+	'create --allow') echo ':none' ;;
+	'create --secret') echo ':none' ;;
 	'create --expose') echo ':none' ;;
 	'create --idempotency-key') echo ':none' ;;
 	'create --wait-timeout') echo ':none' ;;
 	'create --wait-capacity') echo ':none' ;;
-	'create --cpu-millis') echo ':none' ;;
-	'create --memory-mib') echo ':none' ;;
-	'create --disk-mib') echo ':none' ;;
 	'list --label' | 'list -l') echo ':none' ;;
 	'wait --timeout' | 'wait -t') echo ':none' ;;
 	'extend --ttl') echo ':none' ;;
@@ -195,6 +205,8 @@ _sandbox_value() {
 	'ssh --port' | 'ssh -p') echo ':none' ;;
 	'ssh --user' | 'ssh -u') echo ':none' ;;
 	'top --interval' | 'top -n') echo ':none' ;;
+	'network set --allow') echo ':none' ;;
+	'network tenant --allow') echo ':none' ;;
 	'operation list --limit' | 'operation list -n') echo ':none' ;;
 	'operation cancel --signal' | 'operation cancel -s') echo ':none' ;;
 	'events --since') echo ':none' ;;
@@ -288,6 +300,12 @@ _sandbox_what() {
 	'ssh-config') echo '' ;;
 	'ps') echo 'sandbox' ;;
 	'top' | 'stats') echo 'sandbox' ;;
+	'network') echo 'sub' ;;
+	'network log') echo 'sandbox' ;;
+	'network rules') echo 'sandbox' ;;
+	'network check') echo 'sandbox none' ;;
+	'network set') echo 'sandbox' ;;
+	'network tenant') echo 'none' ;;
 	'operation' | 'op') echo 'sub' ;;
 	'operation list') echo 'sandbox' ;;
 	'operation inspect') echo 'operation' ;;
@@ -318,6 +336,10 @@ _sandbox_what() {
 	'image remove') echo 'image*' ;;
 	'pool') echo 'sub' ;;
 	'pool list') echo '' ;;
+	'secret') echo 'sub' ;;
+	'secret set') echo 'none' ;;
+	'secret list') echo '' ;;
+	'secret delete') echo 'none*' ;;
 	'token') echo 'sub' ;;
 	'token create') echo 'none' ;;
 	'token list') echo '' ;;
@@ -360,12 +382,14 @@ _sandbox_subs() {
 	case $1 in
 	'agent') echo 'run list' ;;
 	'tunnel') echo 'create list secret delete' ;;
+	'network') echo 'log rules check set tenant' ;;
 	'operation' | 'op') echo 'list inspect cancel' ;;
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
 	'image') echo 'list pull import remove' ;;
 	'pool') echo 'list' ;;
+	'secret') echo 'set list delete' ;;
 	'token') echo 'create list revoke' ;;
 	'node') echo 'list inspect add upgrade rotate token drain undrain remove' ;;
 	'quota') echo 'show set' ;;

@@ -47,6 +47,8 @@ int daemon_config_load(struct daemon_config *c, const char *path, struct error *
 int daemon_config_set(struct daemon_config *c, const char *assignment, struct error *err);
 /* Checks that need several keys (profile word, paths, thresholds). */
 int daemon_config_check(const struct daemon_config *c, struct error *err);
+/* Rules of egress as words between blanks: the value of a key, or the contents of the file it names. The caller frees. */
+int daemon_config_rules(const char *key, const char *value, char **ret, struct error *err);
 /* Copies the keys marked reloadable from fresh; names (into log) those that changed and need a restart. */
 void daemon_config_reload(struct daemon_config *c, const struct daemon_config *fresh);
 void daemon_config_done(struct daemon_config *c);

@@ -2,6 +2,8 @@
 #include "daemon/config_priv.h"
 
 #include "daemon/address.h"
+#include "daemon/egress/resolve.h"
+#include "shared/base/io.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -15,7 +17,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101 };
+enum { STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101, RULES_FILE_MAX = 256 * 1024 };
 
 static void set_str(char **to, char *take_text)
 {
@@ -260,6 +262,8 @@ static int check_store(const struct daemon_config *c, struct error *err)
 	static const char *const drivers[] = { "sqlite", "postgresql", NULL };
 	if (check_word("store.driver", c->store_driver, drivers, err) != 0)
 		return -1;
+	if (*c->secret_key_file && check_path("store.secret_key", c->secret_key_file, err) != 0)
+		return -1;
 	bool sqlite = strcmp(c->store_driver, "sqlite") == 0;
 	if (sqlite && *c->store_url)
 		return error_set(err, ERR_INVALID, "store.url is set, but store.driver is sqlite: set store.driver = postgresql, or take it out");
@@ -316,6 +320,49 @@ static int check_edge(const struct daemon_config *c, struct error *err)
 	return check_api_names(c, err);
 }
 
+/* Without comments: # to the end of a line. */
+static void add_rules(const char *text, struct buf *out)
+{
+	for (const char *p = text; *p;) {
+		size_t line = strcspn(p, "\n"), n = strcspn(p, "#\n");
+		buf_add(out, p, n);
+		buf_addc(out, ' ');
+		p += line + (p[line] == '\n');
+	}
+}
+
+int daemon_config_rules(const char *key, const char *value, char **ret, struct error *err)
+{
+	auto_buf text = BUF_INIT, words = BUF_INIT;
+	auto_egress_rules rules = EGRESS_RULES_INIT;
+	if (value[0] == '/') {
+		if (io_read_file(value, RULES_FILE_MAX, &text, err) != 0)
+			return error_wrap(err, "%s", key);
+		add_rules(buf_str(&text), &words);
+	} else {
+		buf_adds(&words, value);
+	}
+	for (char *p = words.data; p && *p; p++)
+		if (*p == '\r')
+			*p = ' ';
+	if (egress_rules_from_text(key, buf_str(&words), &rules, err) != 0)
+		return -1;
+	*ret = buf_steal(&words);
+	return 0;
+}
+
+static int check_egress(const struct daemon_config *c, struct error *err)
+{
+	auto_free char *rules = NULL, *standard = NULL;
+	struct subnets open;
+	if (daemon_config_rules("egress.rules", c->egress_rules, &rules, err) != 0 ||
+	    daemon_config_rules("egress.default", c->egress_default, &standard, err) != 0 ||
+	    subnets_parse("egress.open_addresses", c->egress_open, &open, err) != 0)
+		return -1;
+	subnets_done(&open);
+	return resolve_check_hosts("egress.hosts", c->egress_hosts, err);
+}
+
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
 	static const char *const roles[] = { "all", "controller", "worker", NULL };
@@ -324,7 +371,8 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 		return -1;
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
-	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0)
+	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0 ||
+	    check_egress(c, err) != 0)
 		return -1;
 	return check_registries(c->allowed_registries, err) != 0 || config_pools_check(c, err) != 0 ? -1 : check_worker(c, err);
 }

@@ -10,6 +10,7 @@
 #include "daemon/controller/controller.h"
 #include "daemon/events/publisher.h"
 #include "daemon/link/gate.h"
+#include "daemon/egress/egress.h"
 #include "daemon/inbound.h"
 #include "daemon/link/link_server.h"
 #include "daemon/link/uplink.h"
@@ -46,6 +47,7 @@ struct daemon {
 	struct mailbox *mail;
 	struct initlinks *links;
 	struct execs *execs;
+	struct egress *egress;
 	struct runtime *runtime;
 	struct uplink *uplink;
 	struct upstream *up;
@@ -187,10 +189,11 @@ static int start_worker(struct daemon *d, struct error *err)
 		return -1;
 	d->execs = execs_new(d->base, d->up, d->links, d->config.state_dir);
 	execs_set_retention(d->execs, d->config.retention_ms);
-	if (worker_runtime_new(&d->config, &d->runtime, err) != 0)
+	if (egress_new(d->base, d->links, d->config.egress_hosts, &d->egress, err) != 0 ||
+	    worker_runtime_new(&d->config, &d->runtime, err) != 0)
 		return -1;
 	struct worker_options o = {
-		.config = &d->config, .up = d->up, .runtime = d->runtime, .links = d->links, .execs = d->execs
+		.config = &d->config, .up = d->up, .runtime = d->runtime, .links = d->links, .execs = d->execs, .egress = d->egress
 	};
 	if (worker_start(&o, &d->worker, err) != 0)
 		return -1;
@@ -303,6 +306,7 @@ static bool stop(struct daemon *d)
 	uplink_free(d->uplink);
 	if (d->execs)
 		execs_free(d->execs);
+	egress_free(d->egress);
 	mailbox_free(d->mail);
 	muxloop_free(d->muxloop);
 	if (d->links)

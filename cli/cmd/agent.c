@@ -62,6 +62,8 @@ static const struct option_row options[] = {
 	OPT_WORD(0, "network", struct options, create.network, "MODE", "deny|restricted|open", "deny, restricted (the default) or open"),
 	OPT_TEXT(0, "upload", struct options, upload, "DIR", "first copy the contents of DIR into /workspace"),
 	OPT_SECRETS('e', "env", struct options, create.env, "KEY[=VALUE]", "variable for every command inside, repeatable"),
+	OPT_LIST(0, "allow", struct options, create.allow, "RULE", "what network restricted may reach, such as NAME:443"),
+	OPT_LIST(0, "secret", struct options, create.secrets, "NAME[=ENV]", "give commands a secret, as a variable or file"),
 	OPT_REST,
 	OPT_CALL('c', "cpus", struct options, create.cpu_millis, "N", create_parse_cpus, "CPU cores (default 2)"),
 	OPT_CALL('m', "memory", struct options, create.memory_mib, "SIZE", create_parse_memory, "memory (default 4g)"),

@@ -1,11 +1,13 @@
 /* Tools for sandboxes themselves: health, create, list, inspect, extend, delete. Policy is the server's; only words are mapped here. */
 #include "cli/mcp/mcp.h"
 
+#include "cli/create.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
+#include "shared/model/egress.h"
 #include "shared/model/model.h"
 
 #include <errno.h>
@@ -117,6 +119,30 @@ static void copy_network(struct json_reader *args, cJSON *spec)
 	json_add_str(spec, "network", network_text(mode));
 }
 
+static void copy_secrets(struct json_reader *args, cJSON *spec)
+{
+	auto_strv uses = STRV_INIT;
+	struct error err = ERROR_INIT;
+	json_get_strv(args, "secrets", JSON_OPTIONAL, LIMIT_SECRETS_PER_SANDBOX, 256, &uses);
+	if (uses.len == 0)
+		return;
+	cJSON *list = cJSON_AddArrayToObject(spec, "secrets");
+	for (size_t i = 0; i < uses.len; i++) {
+		if (create_add_secret(list, uses.items[i], &err) != 0) {
+			json_fail(args, "secrets", "%s", err.message);
+			return;
+		}
+	}
+}
+
+static void copy_allow(struct json_reader *args, cJSON *spec)
+{
+	auto_strv rules = STRV_INIT;
+	json_get_strv(args, "allow", JSON_OPTIONAL, LIMIT_EGRESS_RULES_MAX, EGRESS_RULE_TEXT_MAX, &rules);
+	if (rules.len)
+		json_add_strv(spec, "egress", &rules);
+}
+
 static void read_resources(struct json_reader *args, cJSON *spec)
 {
 	cJSON *r = cJSON_AddObjectToObject(spec, "resources");
@@ -140,6 +166,8 @@ static int read_create(struct json_reader *args, struct create *o)
 	read_resources(args, spec);
 	copy_number(args, spec, "ttl_seconds", LIMIT_TTL_MIN_SECONDS, LIMIT_TTL_MAX_SECONDS);
 	copy_network(args, spec);
+	copy_allow(args, spec);
+	copy_secrets(args, spec);
 	copy_text(args, spec, "isolation", 32);
 	copy_text(args, spec, "sensitivity", 32);
 	copy_flag(args, "writable_root", spec, "writable_root");
@@ -231,6 +259,8 @@ const struct tool tool_create = {
 		"\"pids\":{\"type\":\"integer\",\"minimum\":8},"
 		"\"ttl_seconds\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":604800,\"default\":3600},"
 		"\"network\":{\"type\":\"string\",\"enum\":[\"deny\",\"restricted\",\"open\"],\"default\":\"deny\"},"
+		"\"allow\":{" STRINGS ",\"description\":\"With network restricted: what may be reached, such as registry.npmjs.org:443 or *.example.com.\"},"
+		"\"secrets\":{" STRINGS ",\"description\":\"Names of the tenant's secrets that commands are given as variables: NAME or NAME=VARIABLE.\"},"
 		"\"isolation\":{\"type\":\"string\",\"enum\":[\"auto\",\"container\",\"microvm\"],\"default\":\"auto\"},"
 		"\"sensitivity\":{\"type\":\"string\",\"enum\":[\"public\",\"internal\",\"confidential\",\"restricted\"],\"default\":\"internal\"},"
 		"\"untrusted_repo\":{\"type\":\"boolean\",\"description\":\"Code from a repository nobody vouches for.\"},"

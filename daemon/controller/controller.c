@@ -2,6 +2,7 @@
 #include "daemon/controller/internal.h"
 
 #include "daemon/config.h"
+#include "daemon/controller/vault.h"
 #include "shared/base/log.h"
 
 static int64_t limit_or_none(int64_t configured)
@@ -43,11 +44,14 @@ struct settings controller_settings(struct controller *c)
 void controller_reload(struct controller *c, const struct daemon_config *config)
 {
 	struct settings s = settings_of(config);
+	struct error err = ERROR_INIT;
 	pthread_mutex_lock(&c->settings_lock);
 	c->settings = s;
 	pthread_mutex_unlock(&c->settings_lock);
 	pools_set(c, config);
 	hooks_wake(c->hooks, store_now(c->store));
+	if (egress_configure(c, config, &err) != 0)
+		log_error("egress", "the rules are not reloaded, the old ones stay: %s", err.message);
 }
 
 /* Commands that were running when the machine went down: nothing of them is left, and their records may be older than they. */
@@ -124,6 +128,8 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	struct controller *c = xcalloc(1, sizeof(*c));
 	c->store = store;
 	c->settings = settings_of(config);
+	auto_free char *key = *config->secret_key_file ? xstrdup(config->secret_key_file) : xasprintf("%s/secret.key", config->state_dir);
+	c->vault = vault_new(key);
 	pthread_mutex_init(&c->settings_lock, NULL);
 	c->watches = watches_new();
 	c->hooks = hooks_new();
@@ -134,7 +140,7 @@ int controller_new(const struct daemon_config *config, struct store *store, stru
 	pools_set(c, config);
 	pthread_mutex_init(&c->doubts_lock, NULL);
 	/* In a shared store other machines have commands of other boots: each node's end when its worker comes back. */
-	if (nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, store_boot_id(store), err) != 0) || store_listen(store, on_news, c, err) != 0) {
+	if (egress_configure(c, config, err) != 0 || nodes_load(c, err) != 0 || (!store_shared(store) && end_lost_execs(c, NULL, store_boot_id(store), err) != 0) || store_listen(store, on_news, c, err) != 0) {
 		controller_free(c);
 		return -1;
 	}
@@ -156,6 +162,8 @@ void controller_free(struct controller *c)
 	hooks_free(c->hooks);
 	shares_free(c->shares);
 	nodes_done(c);
+	vault_free(c->vault);
+	egress_terms_done(&c->egress);
 	pthread_mutex_destroy(&c->settings_lock);
 	free(c);
 }

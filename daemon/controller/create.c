@@ -47,6 +47,8 @@ static int check(struct controller *c, const struct caller *who, const struct sp
 	char *name = xstrdup(tenant);
 	free(ret->tenant);
 	ret->tenant = name;
+	/* Whoever is given one needs them, whatever else was said. */
+	ret->signals.needs_secrets |= ret->n_secrets > 0;
 	if (spec_validate(ret, err) != 0)
 		return -1;
 	if (ret->n_exposures && (tunnels_check_offer(c, err) != 0 || tunnels_check_data(ret->sensitivity, err) != 0))
@@ -202,7 +204,7 @@ static int commit_create(struct change *ch, struct asked *a, struct reservation 
 	if (seen != 0)
 		return seen < 0 ? -1 : 0;
 	struct sandbox *s = &ret->sandbox;
-	if (check_name(ch, &a->spec, err) != 0 || check_quota(ch, &a->spec, &ret->decision, err) != 0)
+	if (check_name(ch, &a->spec, err) != 0 || secrets_check(ch->c, ch->tx, &a->spec, err) != 0 || check_quota(ch, &a->spec, &ret->decision, err) != 0)
 		return -1;
 	int warm = pools_claim(ch, &a->spec, &s->id, &ret->decision, err);
 	if (warm < 0 || (!warm && reserve(ch, a, r, ret, err) != 0))

@@ -12,6 +12,7 @@
 #include "daemon/controller/tunnels.h"
 #include "daemon/store/identity.h"
 #include "daemon/store/store.h"
+#include "shared/model/egress.h"
 #include "shared/base/buf.h"
 #include "shared/base/mem.h"
 
@@ -51,11 +52,14 @@ struct doubt {
 	uint32_t attempt;
 };
 
+struct vault;
 struct controller {
 	struct store *store;
+	struct vault *vault;
 	pthread_mutex_t settings_lock;
 	struct settings settings;
 	struct tunnel_offer offer; /* under settings_lock */
+	struct egress_terms egress; /* with settings_lock: what of them is the server's */
 	struct nodes nodes;
 	struct watches *watches;
 	struct shares *shares;
@@ -170,6 +174,16 @@ bool pools_yield(struct controller *c, const struct spec *s, const struct decisi
 int quota_check(struct controller *c, struct db_tx *tx, const struct spec *s, struct error *err);
 int quota_check_ttl(struct controller *c, struct db_tx *tx, const char *tenant, int64_t ttl_ms, struct error *err);
 int quota_in_force(struct controller *c, struct db_tx *tx, const char *tenant, struct quota *ret, struct error *err);
+
+/* --- secrets.c --- */
+
+/* Whether everything a spec asks for is there and can be given. ERR_NOT_FOUND, ERR_INVALID. */
+int secrets_check(struct controller *c, struct db_tx *tx, const struct spec *s, struct error *err);
+
+/* --- egress.c --- */
+
+/* Takes the rules of the configuration; when they cannot be read the old ones stay. */
+int egress_configure(struct controller *c, const struct daemon_config *config, struct error *err);
 
 /* --- lookup.c --- */
 

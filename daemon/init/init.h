@@ -17,6 +17,7 @@ struct init;
 /* What a mux stream leads to: a command or a byte pipe. Members are called with a stream of this endpoint; NULL ones are skipped. */
 struct endpoint;
 struct endpoint_ops {
+	void (*accepted)(struct endpoint *e); /* of a stream that init opened */
 	void (*data)(struct endpoint *e, unsigned channel, const void *p, size_t n);
 	void (*eof)(struct endpoint *e, unsigned channel);
 	void (*window)(struct endpoint *e, unsigned channel, uint64_t consumed);
@@ -100,6 +101,8 @@ void reap_kill_all(struct init *in);
 void pipe_reaped(struct init *in, pid_t pid, int status);
 void dial_open(struct init *in, uint32_t stream, const struct tlv *fields);
 void files_open(struct init *in, uint32_t stream, const struct tlv *fields);
+void proxy_open(struct init *in, uint32_t stream, const struct tlv *fields);  /* proxy.c */
+void secret_open(struct init *in, uint32_t stream, const struct tlv *fields); /* secret.c */
 void ps_open(struct init *in, uint32_t stream, const struct tlv *fields);
 
 /* oom.c: how many processes the memory limit has killed in this sandbox; 0 when that cannot be read. */

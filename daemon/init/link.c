@@ -98,13 +98,29 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 	case MUX_KIND_PS:
 		ps_open(in, stream, t);
 		return;
+	case MUX_KIND_SECRET:
+		secret_open(in, stream, t);
+		return;
+	case MUX_KIND_PROXY:
+		proxy_open(in, stream, t);
+		return;
 	case MUX_KIND_ATTACH:
 	case MUX_KIND_WATCH:
 	case MUX_KIND_SHARE:
 	case MUX_KIND_CALL:
+	case MUX_KIND_EGRESS:
 		break;
 	}
 	link_refuse(in, stream, MUX_ERR_REFUSED, "sandbox-init " SANDBOX_VERSION " does not know this kind of stream");
+}
+
+static void on_accepted(void *ctx, struct mux *m, uint32_t stream, const struct tlv *t)
+{
+	struct endpoint *e = endpoint_of(m, stream);
+	(void)ctx;
+	(void)t;
+	if (e && e->ops->accepted)
+		e->ops->accepted(e);
 }
 
 static void on_data(void *ctx, struct mux *m, uint32_t stream, unsigned channel, uint64_t offset, const void *p, size_t n)
@@ -183,6 +199,7 @@ static void on_pong(void *ctx, struct mux *m)
 static const struct mux_handler handler = {
 	.hello = on_hello,
 	.opened = on_opened,
+	.accepted = on_accepted,
 	.data = on_data,
 	.eof = on_eof,
 	.window = on_window,

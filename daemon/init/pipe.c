@@ -18,6 +18,7 @@ enum { CHUNK = 256 * 1024, CHUNKS_PER_EVENT = 4 };
 
 static const struct endpoint_ops pipe_ops;
 
+static void on_accepted(struct endpoint *e);
 static void ready(struct watch *w, uint32_t events);
 
 struct pipe *pipe_new(struct init *in, uint32_t stream)
@@ -242,6 +243,8 @@ static void settle(struct pipe *p)
 static void ready(struct watch *w, uint32_t events)
 {
 	struct pipe *p = container_of(w, struct pipe, w);
+	if (!p->connected)
+		return;
 	if (events & EPOLLOUT && p->q.len)
 		push(p);
 	for (int i = 0; i < CHUNKS_PER_EVENT && wants_bytes(p) && pull(p); i++)
@@ -277,6 +280,7 @@ static void on_gone(struct endpoint *e)
 }
 
 static const struct endpoint_ops pipe_ops = {
+	.accepted = on_accepted,
 	.data = on_data,
 	.eof = on_eof,
 	.window = on_window,
@@ -296,6 +300,21 @@ void pipe_start(struct pipe *p, int take_fd, pid_t helper)
 	}
 	if (!p->collect)
 		mux_accept(p->in->link.mux, p->ep.stream, NULL, PIPE_WINDOW);
+}
+
+void pipe_offer(struct pipe *p, int take_fd)
+{
+	p->egress = true;
+	/* Nothing may be sent yet, so nothing is asked for but the program's end. */
+	if (watch_open(&p->in->loop, &p->w, take_fd, EPOLLET) < 0)
+		pipe_fail(p, MUX_ERR_RESOURCES, "out of memory for events inside the sandbox");
+}
+
+static void on_accepted(struct endpoint *e)
+{
+	struct pipe *p = container_of(e, struct pipe, ep);
+	p->connected = true;
+	settle(p);
 }
 
 void pipe_reaped(struct init *in, pid_t pid, int status)

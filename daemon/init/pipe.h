@@ -22,6 +22,7 @@ struct pipe {
 	bool broken;         /* its end was no end in order */
 	bool tidies_up;      /* when the stream goes the helper ends by itself, having removed what is half done; else it is killed */
 	bool connected;
+	bool egress;         /* a program's connection to the proxy: this side opened the stream */
 	bool collect;        /* everything is gathered, and goes into ACCEPT as text at the end */
 	struct buf text;
 	struct buf q;        /* from the worker, not written yet */
@@ -35,6 +36,8 @@ struct pipe {
 struct pipe *pipe_new(struct init *in, uint32_t stream);
 /* Accepts the stream and starts moving bytes. Takes fd, which is non-blocking. helper: the process at its far end, or 0. */
 void pipe_start(struct pipe *p, int take_fd, pid_t helper);
+/* The same for a stream that init opened: bytes move once the worker has accepted it. Takes fd. */
+void pipe_offer(struct pipe *p, int take_fd);
 /* Ends stream and pipe with an error. */
 void pipe_fail(struct pipe *p, enum mux_error why, const char *text);
 void pipe_free(struct pipe *p);

@@ -48,6 +48,9 @@ struct node_ops {
 
 	/* Any thread but the event loop's; they may wait. */
 	int (*cancel)(struct node_port *n, const struct id *operation, int signal, struct error *err);
+	/* As worker_network and worker_network_changed. */
+	int (*network)(struct node_port *n, const struct id *sandbox, const char *target, cJSON **ret, struct error *err);
+	void (*network_changed)(struct node_port *n, const struct id *sandbox);
 	int (*stats)(struct node_port *n, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
 	size_t (*checks)(struct node_port *n, struct check_row *ret, size_t max);
 	int (*leaks)(struct node_port *n, worker_leak_fn fn, void *ctx, struct error *err);

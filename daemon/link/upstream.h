@@ -7,6 +7,8 @@
 #define SANDBOX_DAEMON_LINK_UPSTREAM_H
 
 #include "daemon/controller/controller.h"
+#include "shared/crypto/secret_values.h"
+#include "shared/model/egress.h"
 
 struct upstream;
 
@@ -39,6 +41,11 @@ struct upstream_ops {
 	int (*sandbox_gone)(struct upstream *u, const struct id *sandbox, const char *why, struct error *err);
 	int (*desired)(struct upstream *u, const struct id *node, struct sandbox_list *ret_sandboxes, struct operation_list *ret_execs,
 	               struct error *err);
+	/* As controller_secret_values. NULL, like the two below: this way carries none. */
+	int (*secrets)(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret_values *ret, struct error *err);
+	/* As controller_egress_terms and controller_egress_denied; the latter does not wait for an answer. */
+	int (*egress)(struct upstream *u, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err);
+	void (*egress_denied)(struct upstream *u, const struct id *sandbox, const char *detail);
 	/* Once, when the worker starts. */
 	int (*requeue)(struct upstream *u, const struct id *node, struct error *err);
 	/* Event loop thread. What the report points at is not used after it returned. */

@@ -1,6 +1,8 @@
 /* A worker's controller in the same process: see upstream.h. */
 #include "daemon/link/upstream.h"
 
+#include "daemon/controller/egress.h"
+#include "daemon/controller/secrets.h"
 #include "shared/base/mem.h"
 
 struct local {
@@ -72,6 +74,21 @@ static int desired(struct upstream *u, const struct id *node, struct sandbox_lis
 	return controller_desired(of(u), node, ret_sandboxes, ret_execs, err);
 }
 
+static int secrets(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret_values *ret, struct error *err)
+{
+	return controller_secret_values(of(u), node, sandbox, ret, err);
+}
+
+static int egress(struct upstream *u, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err)
+{
+	return controller_egress_terms(of(u), node, sandbox, ret, err);
+}
+
+static void egress_denied(struct upstream *u, const struct id *sandbox, const char *detail)
+{
+	controller_egress_denied(of(u), sandbox, detail);
+}
+
 static int requeue(struct upstream *u, const struct id *node, struct error *err)
 {
 	return controller_requeue(of(u), node, err);
@@ -101,6 +118,9 @@ static const struct upstream_ops ops = {
 	.progress = progress,
 	.sandbox_gone = sandbox_gone,
 	.desired = desired,
+	.secrets = secrets,
+	.egress = egress,
+	.egress_denied = egress_denied,
 	.requeue = requeue,
 	.exec_end = exec_end,
 	.free = local_free,

@@ -11,6 +11,7 @@
 #include "daemon/store/migrations/0005_pools.h"
 #include "daemon/store/migrations/0006_tunnels.h"
 #include "daemon/store/migrations/0007_fleet.h"
+#include "daemon/store/migrations/0008_secrets.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -25,6 +26,7 @@ static const struct {
 	{ 5, "pools", migration_0005_pools },
 	{ 6, "tunnels", migration_0006_tunnels },
 	{ 7, "fleet", migration_0007_fleet },
+	{ 8, "secrets", migration_0008_secrets },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

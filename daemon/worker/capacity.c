@@ -133,13 +133,16 @@ static void fill_tiers(struct worker *w, struct node_report *r)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void fill_network(struct node_report *r)
+void capacity_network(const struct worker *w, struct node_report *r)
 {
 	r->network[NETWORK_DENY] = true;
 	snprintf(r->network_reason[NETWORK_DENY], sizeof(r->network_reason[0]), "loopback only");
-	snprintf(r->network_reason[NETWORK_RESTRICTED], sizeof(r->network_reason[0]),
-	         "restricted egress is not available in this release; use --network deny");
-	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "open egress is not available in this release; use --network deny");
+	/* The rules are the controller's. */
+	r->network[NETWORK_RESTRICTED] = w->o.egress && w->o.up->ops->egress;
+	snprintf(r->network_reason[NETWORK_RESTRICTED], sizeof(r->network_reason[0]), "%s",
+		 r->network[NETWORK_RESTRICTED] ? "loopback only, with a proxy that judges each connection"
+						: "not offered: the link to another machine's controller carries no rules of egress in this version");
+	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "not offered: workers of this version make no bridges; use restricted with --allow");
 }
 
 /* "a=b, c=d"; checked with the configuration. */
@@ -168,7 +171,7 @@ int capacity_heartbeat(struct worker *w, struct error *err)
 	snprintf(r.region, sizeof(r.region), "%s", c->worker_region);
 	fill_totals(w, &s, &r);
 	fill_tiers(w, &r);
-	fill_network(&r);
+	capacity_network(w, &r);
 	fill_labels(c->worker_labels, &r.labels);
 	int rc = w->o.up->ops->heartbeat(w->o.up, &r, err);
 	map_done(&r.labels);

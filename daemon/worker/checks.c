@@ -144,6 +144,15 @@ static void check_workspace(struct worker *w, struct rows *r)
 	}
 }
 
+static void check_network(const struct worker *w, struct rows *r)
+{
+	struct node_report n = { .pressure = 0 };
+
+	capacity_network(w, &n);
+	detail(add(r, "network", "ok", ""), "deny: %s; restricted: %s; open: %s", n.network_reason[NETWORK_DENY], n.network_reason[NETWORK_RESTRICTED],
+	       n.network_reason[NETWORK_OPEN]);
+}
+
 static void check_disk(struct worker *w, struct rows *r)
 {
 	struct error err = ERROR_INIT;
@@ -193,6 +202,7 @@ size_t worker_checks(struct worker *w, struct check_row *ret, size_t max)
 	check_init(w, &r);
 	check_tiers(w, &r);
 	check_workspace(w, &r);
+	check_network(w, &r);
 	check_disk(w, &r);
 	check_pressure(w, &r);
 	check_reconcile(w, &r);

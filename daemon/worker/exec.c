@@ -32,6 +32,7 @@ void box_release(struct execs *e, struct box *b)
 		return;
 	idmap_remove(&e->boxes, &b->sandbox);
 	defaults_free(b->defaults);
+	secret_values_done(&b->secrets);
 	free(b);
 }
 
@@ -131,6 +132,7 @@ void execs_free(struct execs *e)
 		b->busy = true;
 		relay_end_all(b, MUX_ERR_UNAVAILABLE, "the daemon stops");
 		defaults_free(b->defaults);
+		secret_values_done(&b->secrets);
 		free(b);
 	}
 	free(all);

@@ -14,6 +14,7 @@
 struct execs;
 struct image_config;
 struct node_stream;
+struct secret_values;
 
 struct execs *execs_new(struct event_base *base, struct upstream *up, struct initlinks *links, const char *state_dir);
 void execs_free(struct execs *e); /* running commands keep running */
@@ -25,6 +26,9 @@ void execs_set_retention(struct execs *e, int64_t retention_ms);
  * when nobody set it. User: the command's, else the image's, else root. Directory: the command's, else the image's
  * WORKDIR, and /workspace when that is unset or "/". */
 int execs_set_defaults(struct execs *e, const struct sandbox *s, const struct image_config *image, struct error *err);
+/* What its commands get in their environment beyond that, kept in memory only (any thread; takes it). Until it was said, commands of a
+ * sandbox that uses secrets are refused. */
+void execs_set_secrets(struct execs *e, const struct id *sandbox, struct secret_values *take_v);
 /* The sandbox goes: its jobs end with this outcome. They are recorded, with their output, when it returns (any thread;
  * an event loop that does not answer for seconds does it later). */
 void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why);

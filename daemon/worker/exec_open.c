@@ -1,4 +1,5 @@
 /* What a command of a sandbox starts with: the image's and spec's defaults under what the caller gave. */
+#include "daemon/egress/egress.h"
 #include "daemon/runtime/runtime.h"
 #include "daemon/worker/exec_priv.h"
 #include "daemon/worker/mailbox.h"
@@ -11,6 +12,9 @@
 #include <limits.h>
 
 #define DEFAULT_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* What an OPEN holds beside arguments and environment. */
+enum { OPEN_REST_MAX = 16 * 1024 };
 
 enum { DEFAULTS_MAX = 4 * 1024 * 1024, DEFAULT_ENV_MAX = 2 * LIMIT_ENV_MAX };
 
@@ -50,6 +54,21 @@ static bool env_has(const struct strv *env, const char *key_eq)
 
 /* --- defaults --- */
 
+/* The only way out, in the spellings that programs look for. */
+static void proxy_env(struct strv *env)
+{
+	static const char *const proxies[] = { "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY" };
+	static const char *const others[] = { "no_proxy=localhost,127.0.0.1,::1", "NO_PROXY=localhost,127.0.0.1,::1", "NODE_USE_ENV_PROXY=1" };
+
+	for (size_t i = 0; i < ARRAY_LEN(proxies); i++) {
+		auto_free char *entry = xasprintf("%s=http://127.0.0.1:%d", proxies[i], EGRESS_PORT);
+
+		env_put(env, entry);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		env_put(env, others[i]);
+}
+
 static void defaults_env(const struct sandbox *s, const struct image_config *image, struct strv *env)
 {
 	auto_free char *id = xasprintf("SANDBOX_ID=%s", s->id.text);
@@ -58,6 +77,8 @@ static void defaults_env(const struct sandbox *s, const struct image_config *ima
 	for (size_t i = 0; i < image->env.len; i++)
 		env_put(env, image->env.items[i]);
 	env_put(env, id);
+	if (s->spec.network == NETWORK_RESTRICTED)
+		proxy_env(env);
 	for (size_t i = 0; i < s->spec.env.len; i++) {
 		auto_free char *entry = xasprintf("%s=%s", s->spec.env.items[i].key, s->spec.env.items[i].value);
 
@@ -110,6 +131,7 @@ int execs_set_defaults(struct execs *e, const struct sandbox *s, const struct im
 	json_add_strv(j, "env", &env);
 	json_add_str(j, "user", image->user && image->user[0] ? image->user : NULL);
 	json_add_str(j, "cwd", default_cwd(image));
+	json_add_bool(j, "secrets", s->spec.n_secrets > 0);
 	text = json_print(j);
 	if (defaults_path(e, &s->id, path, sizeof(path), err) != 0)
 		return -1;
@@ -137,6 +159,7 @@ static int defaults_read(const char *path, struct defaults *d, struct error *err
 	json_get_strv(&r, "env", JSON_REQUIRED, DEFAULT_ENV_MAX, LIMIT_ARG_ONE_MAX, &d->env);
 	json_get_str(&r, "user", JSON_OPTIONAL, LIMIT_PATH_BYTES_MAX, &d->user);
 	json_get_str(&r, "cwd", JSON_REQUIRED, LIMIT_PATH_BYTES_MAX, &d->cwd);
+	json_get_bool(&r, "secrets", JSON_OPTIONAL, &d->secrets);
 	return json_ok(&r) ? 0 : -1;
 }
 
@@ -158,13 +181,107 @@ const struct defaults *box_defaults(struct execs *e, struct box *b, struct error
 	return b->defaults = d;
 }
 
+/* --- secrets --- */
+
+struct gift {
+	struct execs *e;
+	struct id sandbox;
+	struct secret_values values;
+};
+
+static void do_set_secrets(void *arg)
+{
+	struct gift *g = arg;
+	struct box *b = box_get(g->e, &g->sandbox);
+
+	secret_values_done(&b->secrets);
+	b->secrets = g->values;
+	b->has_secrets = true;
+	box_release(g->e, b); /* gone meanwhile: so are they */
+	free(g);
+}
+
+void execs_set_secrets(struct execs *e, const struct id *sandbox, struct secret_values *take_v)
+{
+	struct gift *g = xcalloc(1, sizeof(*g));
+
+	*g = (struct gift){ .e = e, .sandbox = *sandbox, .values = *take_v };
+	*take_v = (struct secret_values)SECRET_VALUES_INIT;
+	mailbox_post(e->mail, do_set_secrets, g);
+}
+
+static void add_secret(struct tlv *t, const struct secret_value *v)
+{
+	size_t key = strlen(v->env), n = key + 1 + v->value.n;
+	char *line = xmalloc(n);
+
+	memcpy(line, v->env, key);
+	line[key] = '=';
+	memcpy(line + key + 1, v->value.bytes, v->value.n);
+	tlv_add_bytes(t, MUX_F_ENV, line, n);
+	explicit_bzero(line, n);
+	free(line);
+}
+
+/* Room for all of them at once: growing would leave copies behind. */
+static void reserve(struct tlv *t, const struct secret_values *v)
+{
+	size_t n = OPEN_REST_MAX;
+
+	for (size_t i = 0; i < v->len; i++)
+		n += v->items[i].value.n + 256;
+	(void)buf_reserve(&t->own, n);
+}
+
+static bool env_has_name(const struct strv *env, const char *name)
+{
+	auto_free char *key = xasprintf("%s=", name);
+
+	return env_has(env, key);
+}
+
+static void env_drop(struct strv *env, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < env->len; i++) {
+		if (strncmp(env->items[i], name, n) == 0 && env->items[i][n] == '=') {
+			free(env->items[i]);
+			memmove(&env->items[i], &env->items[i + 1], (env->len - i) * sizeof(*env->items));
+			env->len--;
+			return;
+		}
+	}
+}
+
+/* They stand over the image's and the spec's variables, and under the command's own. */
+static void add_secrets(struct tlv *t, const struct secret_values *v, struct strv *env, const struct command *cmd)
+{
+	if (v->len > 0)
+		reserve(t, v);
+	for (size_t i = 0; i < v->len; i++) {
+		if (!v->items[i].env || env_has_name(&cmd->env, v->items[i].env))
+			continue;
+		env_drop(env, v->items[i].env);
+		add_secret(t, &v->items[i]);
+	}
+}
+
+void exec_forget_open(struct exec *x)
+{
+	if (x->open.own.data)
+		explicit_bzero(x->open.own.data, x->open.own.cap);
+	tlv_done(&x->open);
+}
+
 /* --- the OPEN for init --- */
 
-static void add_env(struct tlv *t, const struct defaults *d, const struct command *cmd)
+static void add_env(struct tlv *t, const struct defaults *d, const struct box *b, const struct command *cmd)
 {
 	auto_strv env = STRV_INIT;
 
 	strv_copy(&env, &d->env);
+	add_secrets(t, &b->secrets, &env, cmd);
 	for (size_t i = 0; i < cmd->env.len; i++)
 		env_put(&env, cmd->env.items[i]);
 	if (cmd->tty && !env_has(&env, "TERM="))
@@ -180,6 +297,8 @@ int exec_build_open(struct exec *x, const struct command *cmd, bool keep_caps, u
 
 	if (!d)
 		return -1;
+	if (d->secrets && !x->box->has_secrets)
+		return error_set(err, ERR_UNAVAILABLE, "the sandbox's secrets are not here: the daemon was restarted and has not got them again; see its log");
 	x->has_stdin = cmd->stdin_open;
 	x->timeout_ms = cmd->timeout_ms;
 	flags |= (cmd->stdin_open ? (unsigned)MUX_OPEN_STDIN : 0) | (cmd->tty ? (unsigned)MUX_OPEN_TTY : 0);
@@ -187,7 +306,7 @@ int exec_build_open(struct exec *x, const struct command *cmd, bool keep_caps, u
 	tlv_add_str(t, MUX_F_OPERATION, x->key.text);
 	for (size_t i = 0; i < cmd->argv.len; i++)
 		tlv_add_str(t, MUX_F_ARG, cmd->argv.items[i]);
-	add_env(t, d, cmd);
+	add_env(t, d, x->box, cmd);
 	tlv_add_str(t, MUX_F_CWD, cmd->cwd ? cmd->cwd : d->cwd);
 	tlv_add_str(t, MUX_F_USER, cmd->user ? cmd->user : d->user);
 	if (cmd->timeout_ms > 0)

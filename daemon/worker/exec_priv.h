@@ -12,6 +12,7 @@
 #include "daemon/worker/muxconn.h"
 #include "daemon/worker/ring.h"
 #include "daemon/worker/spool.h"
+#include "shared/crypto/secret_values.h"
 
 #include <pthread.h>
 
@@ -23,6 +24,7 @@ struct defaults {
 	struct strv env; /* "K=V", unique keys */
 	char *user;	 /* NULL: root */
 	char *cwd;	 /* never NULL */
+	bool secrets;	 /* it uses some */
 };
 
 /* What is in hand for one sandbox. */
@@ -32,6 +34,8 @@ struct box {
 	size_t n_execs;
 	struct relay *relays;	   /* list */
 	struct defaults *defaults; /* NULL: not read yet */
+	struct secret_values secrets;
+	bool has_secrets;	   /* they were said */
 	bool dropped;		   /* the sandbox is gone */
 	bool busy;		   /* somebody walks it: not to be freed now */
 };
@@ -139,6 +143,9 @@ void defaults_free(struct defaults *d);
 const struct defaults *box_defaults(struct execs *e, struct box *b, struct error *err);
 /* Flags of enum mux_open_flag beyond what the command says. ERR_TOO_LARGE. */
 int exec_build_open(struct exec *x, const struct command *cmd, bool keep_caps, unsigned flags, struct error *err);
+
+/* What was built for init is of no more use: it may hold secrets. */
+void exec_forget_open(struct exec *x);
 
 /* --- exec_run.c --- */
 struct exec *exec_new(struct execs *e, const struct id *key, const struct spool_info *info);

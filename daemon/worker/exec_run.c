@@ -62,7 +62,7 @@ void exec_free(struct exec *x)
 	unlink_from_box(x);
 	if (x->timer)
 		event_free(x->timer);
-	tlv_done(&x->open);
+	exec_forget_open(x);
 	ring_done(&x->in.ring);
 	spool_free(x->spool);
 	free(x);
@@ -523,7 +523,7 @@ void exec_dial(struct exec *x)
 		mux_rebase_recv(m, id, ch + MUX_STDOUT, x->asked[ch]);
 	x->state = EXEC_OPENING;
 	x->delivered = true;
-	tlv_done(&x->open);
+	exec_forget_open(x);
 	if (!x->link_by_ms)
 		x->link_by_ms = clock_mono_ms() + LIMIT_LINK_WAIT_MS;
 	exec_arm(x);

@@ -215,6 +215,12 @@ void initlinks_on_up(struct initlinks *l, initlink_up fn, void *ctx)
 	l->up_ctx = ctx;
 }
 
+void initlinks_on_opened(struct initlinks *l, initlink_opened fn, void *ctx)
+{
+	l->opened = fn;
+	l->opened_ctx = ctx;
+}
+
 struct mux *initlink_mux(struct initlinks *l, const struct id *sandbox)
 {
 	struct link *k = idmap_get(&l->links, sandbox);

@@ -31,6 +31,9 @@ void initlink_expect(struct initlinks *l, const struct id *sandbox, pid_t pid, b
 void initlink_set_deadline(struct initlinks *l, const struct id *sandbox, int64_t deadline_us);
 /* Blocks up to timeout for a greeted link (job threads only). ERR_TIMEOUT. */
 int initlink_wait(struct initlinks *l, const struct id *sandbox, int64_t timeout_ms, struct error *err);
+/* Opens a stream that init answers by closing it, and waits for that (job threads only; takes the fields and wipes them).
+ * ERR_UNAVAILABLE with init's reason, ERR_TIMEOUT. */
+int initlink_ask(struct initlinks *l, const struct id *sandbox, struct tlv *take_fields, int64_t timeout_ms, struct error *err);
 /* Closes and removes the socket; streams are lost with this reason (any thread). */
 void initlink_close(struct initlinks *l, const struct id *sandbox, enum mux_error why);
 
@@ -39,6 +42,9 @@ void initlink_close(struct initlinks *l, const struct id *sandbox, enum mux_erro
 /* Called when a link was greeted, also after a redial: streams of the link before it were lost already. */
 typedef void (*initlink_up)(void *ctx, const struct id *sandbox, struct mux *m);
 void initlinks_on_up(struct initlinks *l, initlink_up fn, void *ctx);
+/* Called when init opens a stream on a greeted link: fn answers it. Without it such streams are refused. */
+typedef void (*initlink_opened)(void *ctx, const struct id *sandbox, struct mux *m, uint32_t stream, const struct tlv *fields);
+void initlinks_on_opened(struct initlinks *l, initlink_opened fn, void *ctx);
 /* The mux of the greeted link; NULL while there is none. */
 struct mux *initlink_mux(struct initlinks *l, const struct id *sandbox);
 /* True when a socket listens for the sandbox. */

@@ -163,7 +163,21 @@ static void on_gone(void *ctx, struct muxconn *c, const char *why)
 	}
 }
 
-static const struct muxconn_ops link_ops = { .hello = on_hello, .gone = on_gone };
+static void on_opened(void *ctx, struct muxconn *c, uint32_t stream, const struct tlv *fields)
+{
+	struct link *k = ctx;
+	auto_tlv refusal = TLV_INIT;
+
+	if (k->conn == c && k->owner->opened) {
+		k->owner->opened(k->owner->opened_ctx, &k->sandbox, muxconn_mux(c), stream, fields);
+		return;
+	}
+	tlv_add_u64(&refusal, MUX_F_ERROR, MUX_ERR_REFUSED);
+	tlv_add_str(&refusal, MUX_F_MESSAGE, "this side opens the streams");
+	mux_close(muxconn_mux(c), stream, &refusal);
+}
+
+static const struct muxconn_ops link_ops = { .hello = on_hello, .opened = on_opened, .gone = on_gone };
 
 static void on_late(evutil_socket_t fd, short what, void *ctx)
 {

@@ -50,6 +50,8 @@ struct initlinks {
 	struct idmap links; /* loop thread */
 	initlink_up up;
 	void *up_ctx;
+	initlink_opened opened;
+	void *opened_ctx;
 	pthread_mutex_t lock; /* guards greeted; changed is signalled with it */
 	pthread_cond_t changed;
 	struct idmap greeted; /* values are not used */

@@ -5,6 +5,7 @@
 #include "daemon/worker/warm.h"
 
 #include "daemon/worker/exec.h"
+#include "daemon/egress/egress.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -226,6 +227,16 @@ static int step_greet(struct create_job *j, struct error *err)
 	return -1;
 }
 
+static int step_network(struct create_job *j, struct error *err)
+{
+	return network_open(j->w, &j->lease->sandbox, err);
+}
+
+static int step_secrets(struct create_job *j, struct error *err)
+{
+	return secrets_deliver(j->w, &j->lease->sandbox, j->image.user && *j->image.user ? j->image.user : "0", err);
+}
+
 static int step_main(struct create_job *j, struct error *err)
 {
 	const struct sandbox *s = &j->lease->sandbox;
@@ -247,6 +258,8 @@ static const struct step {
 	{ "starting the container", step_start, true },
 	{ "checking the workspace", step_check_workspace, true },
 	{ "waiting for sandbox-init", step_greet, false },
+	{ "opening the way out", step_network, false },
+	{ "handing over secrets", step_secrets, false },
 	{ "starting the command", step_main, false },
 };
 
@@ -293,6 +306,7 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 			syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 		return -1;
 	}
+	egress_drop(w->o.egress, sandbox);
 	initlink_close(w->o.links, sandbox, reason);
 	return remove_files(w, sandbox, err);
 }
@@ -557,6 +571,11 @@ void job_task(struct worker *w, struct task *take_t)
 {
 	const struct id sandbox = take_t->sandbox;
 
+	if (take_t->kind == TASK_DENIED) {
+		w->o.up->ops->egress_denied(w->o.up, &sandbox, take_t->detail);
+		task_free(take_t);
+		return;
+	}
 	worker_take(w, &sandbox);
 	switch (take_t->kind) {
 	case TASK_EXITED:
@@ -584,6 +603,8 @@ void job_task(struct worker *w, struct task *take_t)
 		break;
 	case TASK_DEADLINE:
 		tell_deadline(w, &sandbox, take_t->deadline_us);
+		break;
+	case TASK_DENIED:
 		break;
 	}
 	worker_give(w, &sandbox);

@@ -33,6 +33,16 @@ static int cancel(struct node_port *n, const struct id *operation, int signal, s
 	return execs_cancel(of(n)->e, operation, signal, err);
 }
 
+static int network(struct node_port *n, const struct id *sandbox, const char *target, cJSON **ret, struct error *err)
+{
+	return worker_network(of(n)->w, sandbox, target, ret, err);
+}
+
+static void network_changed(struct node_port *n, const struct id *sandbox)
+{
+	worker_network_changed(of(n)->w, sandbox);
+}
+
 static int stats(struct node_port *n, const struct id *sandbox, struct runtime_stats *ret, struct error *err)
 {
 	return worker_sandbox_stats(of(n)->w, sandbox, ret, err);
@@ -83,6 +93,8 @@ static const struct node_ops ops = {
 	.start_detached = start_detached,
 	.deadline_moved = deadline_moved,
 	.cancel = cancel,
+	.network = network,
+	.network_changed = network_changed,
 	.stats = stats,
 	.checks = checks,
 	.leaks = leaks,

@@ -84,6 +84,10 @@ static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 	growth_watch(w, x);
 	if (!x->spec.tenant[0])
 		warm_restore(w, x, pid);
+	network_refresh(w, x);
+	/* Its files are memory of the sandbox and still there. */
+	if (secrets_deliver(w, x, NULL, &err) != 0)
+		log_error("reconcile", "its commands are refused, since its secrets are not here sandbox=%s: %s", sandbox->text, err.message);
 	if (watch_add(w->watch, sandbox, pid, &err) != 0)
 		log_warn("reconcile", "sandbox=%s: %s", sandbox->text, err.message);
 }
@@ -101,8 +105,13 @@ static void check_running(struct worker *w, const struct sandbox *x)
 {
 	struct runtime_status s;
 
-	if (x->state != SANDBOX_RUNNING || watch_has(w->watch, &x->id) || !worker_try_take(w, &x->id))
+	if (x->state != SANDBOX_RUNNING || !worker_try_take(w, &x->id))
 		return;
+	if (watch_has(w->watch, &x->id)) {
+		network_refresh(w, x);
+		worker_give(w, &x->id);
+		return;
+	}
 	if (!w->o.up->ops->wants_delete(w->o.up, &x->id) && w->o.runtime->ops->inspect(w->o.runtime, &x->id, &s, NULL) == 0) {
 		if (s.state == RUNTIME_RUNNING)
 			adopt(w, x, s.pid);

@@ -139,6 +139,9 @@ int execs_open(struct execs *e, struct mux *m, uint32_t stream, const struct nod
 	case MUX_KIND_DEADLINE:
 	case MUX_KIND_SHARE:
 	case MUX_KIND_CALL:
+	case MUX_KIND_SECRET:
+	case MUX_KIND_PROXY:
+	case MUX_KIND_EGRESS:
 		break;
 	}
 	return error_set(err, ERR_INVALID, "this kind of stream is not known here: update the worker");

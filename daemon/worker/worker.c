@@ -5,6 +5,7 @@
  */
 #include "daemon/worker/warm.h"
 
+#include "daemon/egress/egress.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -70,6 +71,7 @@ void worker_reload(struct worker *w)
 	pthread_mutex_unlock(&w->lock);
 	w->o.runtime->ops->set_registries(w->o.runtime, w->o.config->allowed_registries);
 	capacity_measure(w);
+	worker_network_changed(w, NULL);
 }
 
 /* --- one job per sandbox --- */
@@ -264,6 +266,7 @@ void task_free(struct task *t)
 	free(t->why);
 	free((char *)(uintptr_t)t->done.error);
 	free((char *)(uintptr_t)t->done.image_digest);
+	free(t->detail);
 	free(t);
 }
 
@@ -520,6 +523,7 @@ static int start_threads(struct worker *w, struct error *err)
 	w->o.up->ops->on_work(w->o.up, &w->node, on_work, w);
 	w->o.up->ops->on_connect(w->o.up, offline_over, w);
 	execs_on_stuck(w->o.execs, on_stuck, w);
+	egress_on_denied(w->o.egress, network_denied, w);
 	worker_spawn(w);
 	return 0;
 }
@@ -563,6 +567,7 @@ void worker_stop(struct worker *w)
 	w->o.up->ops->on_work(w->o.up, &w->node, NULL, NULL);
 	w->o.up->ops->on_connect(w->o.up, NULL, NULL);
 	execs_on_stuck(w->o.execs, NULL, NULL);
+	egress_on_denied(w->o.egress, NULL, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
 	pthread_cond_broadcast(&w->wake);

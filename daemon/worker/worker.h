@@ -9,7 +9,10 @@
 #include "daemon/runtime/runtime.h"
 #include "daemon/worker/exec.h"
 
+#include <cjson/cJSON.h>
+
 struct worker;
+struct egress;
 struct daemon_config;
 
 /* The runtime this worker drives: the Docker Engine at worker.docker_socket. Makes STATE/node-id when there is none and
@@ -25,6 +28,7 @@ struct worker_options {
 	struct runtime *runtime;
 	struct initlinks *links;
 	struct execs *execs;
+	struct egress *egress;
 };
 
 /* Probes, reconciles once (both directions), heartbeats, starts job threads. A runtime that does not answer is not an
@@ -64,6 +68,11 @@ int worker_image_pull(struct worker *w, const char *name, runtime_progress progr
 int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err);
 /* A sandbox's deadline has moved: its process 1 is told, so that it ends in time without a daemon too. */
 void worker_deadline_moved(struct worker *w, const struct id *sandbox);
+/* What a sandbox with restricted egress tried (target NULL), or what a connection to target would meet: as egress_view and
+ * egress_check in daemon/egress/egress.h. Any thread but the event loop's; ERR_NOT_FOUND. */
+int worker_network(struct worker *w, const struct id *sandbox, const char *target, cJSON **ret, struct error *err);
+/* What it may reach has changed; NULL: maybe of all. Returns when it is in force (any thread but the event loop's). */
+void worker_network_changed(struct worker *w, const struct id *sandbox);
 int worker_sandbox_stats(struct worker *w, const struct id *sandbox, struct runtime_stats *ret, struct error *err);
 
 #endif

@@ -20,10 +20,11 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE, TASK_EXPIRED } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE, TASK_EXPIRED, TASK_DENIED } kind;
 	struct id sandbox;
 	char *why;              /* STALE */
 	struct lease lease;     /* RETRY_DELETE */
+	char *detail;           /* DENIED */
 	struct completion done; /* COMPLETE; its texts belong to the task */
 	int64_t due_ms;         /* monotonic; not before */
 	int64_t delay_ms;       /* the next pause */
@@ -112,10 +113,20 @@ void offline_expire(struct worker *w);
 /* The controller can be asked again: an on_connect of the upstream. */
 int offline_over(void *ctx, struct error *err);
 
+/* secrets.c: gives a sandbox that is greeted its secrets; user: whose the files are, NULL: they are there already. */
+int secrets_deliver(struct worker *w, const struct sandbox *s, const char *user, struct error *err);
+
+/* network.c: gives a sandbox that is greeted its way out, when it has restricted egress; or only what it may reach, again. */
+int network_open(struct worker *w, const struct sandbox *s, struct error *err);
+void network_refresh(struct worker *w, const struct sandbox *s);
+void network_denied(void *ctx, const struct id *sandbox, const char *detail);
+
 /* capacity.c */
 /* How pressed this machine is, 0 to 1, and by what (may be NULL). */
 double capacity_pressure(const char **ret_what);
 int capacity_heartbeat(struct worker *w, struct error *err);
+/* Which networks are offered, and why the others are not. */
+void capacity_network(const struct worker *w, struct node_report *r);
 /* Computes what is offered of the disk, once the workspaces are known. */
 void capacity_measure(struct worker *w);
 

@@ -74,6 +74,13 @@
 	LIMIT(LINK_CALLS_MAX, 64, "calls", "calls over links that one daemon answers at a time; others wait") \
 	LIMIT(LINK_SILENCE_MS, 30 * 1000, "milliseconds", "silence after which a link between controller and worker counts as broken") \
 	LIMIT(NODE_LABELS_MAX, 64, "labels", "labels of one node") \
+	LIMIT(SECRET_BYTES_MAX, 64 * 1024, "bytes", "one secret: it has to fit an environment string") \
+	LIMIT(SECRETS_PER_TENANT, 1000, "secrets", "secrets of one tenant") \
+	LIMIT(SECRETS_PER_SANDBOX, 32, "secrets", "secrets one sandbox may use") \
+	LIMIT(EGRESS_CONNECTIONS, 256, "connections", "connections that leave one sandbox at a time") \
+	LIMIT(EGRESS_CONNECTIONS_TOTAL, 4096, "connections", "the same of all sandboxes of a worker: each takes a descriptor") \
+	LIMIT(EGRESS_IDLE_MS, 3600 * 1000, "milliseconds", "time after which a connection that nothing moves on is closed") \
+	LIMIT(EGRESS_RULES_MAX, 256, "rules", "one list of egress rules") \
 	LIMIT(IMAGE_NAME_MAX, 512, "bytes", "an image reference")
 
 enum limits {

@@ -237,3 +237,24 @@ bool env_key_valid(const char *s)
 		s++;
 	return *s == '\0';
 }
+
+static bool word_of(const char *s, size_t max)
+{
+	size_t n = s ? strnlen(s, max + 1) : 0;
+	if (n < 1 || n > max)
+		return false;
+	for (; *s; s++)
+		if (!is_alpha(*s) && !is_digit(*s) && *s != '.' && *s != '_' && *s != '-')
+			return false;
+	return true;
+}
+
+bool secret_name_valid(const char *s)
+{
+	return word_of(s, 63) && (is_alpha(*s) || *s == '_');
+}
+
+bool secret_file_valid(const char *s)
+{
+	return word_of(s, 128) && *s != '.';
+}

@@ -27,6 +27,8 @@ bool tenant_valid(const char *s);      /* [a-z0-9][a-z0-9._-]{0,62} */
 bool label_key_valid(const char *s);   /* [A-Za-z0-9][A-Za-z0-9._/-]{0,127} */
 bool label_value_valid(const char *s); /* printable UTF-8, at most 256 bytes */
 bool env_key_valid(const char *s);     /* [A-Za-z_][A-Za-z0-9_]* */
+bool secret_name_valid(const char *s); /* [A-Za-z_][A-Za-z0-9._-]{0,62} */
+bool secret_file_valid(const char *s); /* [A-Za-z0-9_-][A-Za-z0-9._-]{0,127} */
 bool utf8_valid(const char *p, size_t n); /* no surrogates, no overlong forms; NUL is valid UTF-8 here */
 /* The bytes of the character at p, 0 when there is no valid one within n. */
 size_t utf8_next(const char *p, size_t n);

@@ -1,4 +1,5 @@
-/* Bytes that must not be seen: a type of their own, so that no %s takes them; wiped when done, compared in constant time. */
+/* Bytes that must not be seen: a type of their own, so that no %s takes them; locked in memory where the system lets it, wiped when done,
+ * compared in constant time. */
 #ifndef SANDBOX_CRYPTO_SECRET_H
 #define SANDBOX_CRYPTO_SECRET_H
 

@@ -37,6 +37,18 @@ static void add_placement(cJSON *j, const struct placement *p)
 	json_add_strv(o, "anti_affinity_keys", &p->anti_affinity_keys);
 }
 
+static void add_secrets(cJSON *j, const struct spec *s)
+{
+	cJSON *array = cJSON_AddArrayToObject(j, "secrets");
+	for (size_t i = 0; i < s->n_secrets; i++) {
+		cJSON *o = cJSON_CreateObject();
+		json_add_str(o, "name", s->secrets[i].name);
+		json_add_str(o, "env", s->secrets[i].env);
+		json_add_str(o, "file", s->secrets[i].file);
+		cJSON_AddItemToArray(array, o);
+	}
+}
+
 static void add_exposures(cJSON *j, const struct spec *s)
 {
 	cJSON *array = cJSON_AddArrayToObject(j, "exposures");
@@ -71,6 +83,8 @@ cJSON *spec_to_json(const struct spec *s)
 	json_add_map(j, "labels", &s->labels);
 	add_placement(j, &s->placement);
 	add_exposures(j, s);
+	add_secrets(j, s);
+	json_add_strv(j, "egress", &s->egress);
 	json_add_str(j, "agent", s->agent);
 	json_add_bool(j, "writable_root", s->writable_root);
 	return j;
@@ -145,6 +159,25 @@ static void get_exposures(struct json_reader *r, bool strict, struct spec *ret)
 	}
 }
 
+static void get_secrets(struct json_reader *r, bool strict, struct spec *ret)
+{
+	const cJSON *array = NULL;
+	size_t n = json_get_array(r, "secrets", JSON_OPTIONAL, LIMIT_SECRETS_PER_SANDBOX, &array);
+	if (n == 0)
+		return;
+	ret->secrets = xcalloc(n, sizeof(*ret->secrets));
+	ret->n_secrets = n;
+	for (size_t i = 0; i < n; i++) {
+		struct json_reader o;
+		if (!json_element(r, "secrets", array, i, &o))
+			return;
+		json_get_str(&o, "name", JSON_REQUIRED, WORD_MAX, &ret->secrets[i].name);
+		json_get_str(&o, "env", JSON_OPTIONAL, WORD_MAX, &ret->secrets[i].env);
+		json_get_str(&o, "file", JSON_OPTIONAL, WORD_MAX, &ret->secrets[i].file);
+		end(&o, strict);
+	}
+}
+
 /* ttl_ms, when given, says the same more exactly. */
 static void get_ttl(struct json_reader *r, int64_t *ret_ms)
 {
@@ -175,6 +208,8 @@ int spec_from_json(const cJSON *j, const char *name, bool strict, struct spec *r
 	json_get_map(&r, "labels", JSON_OPTIONAL, LIMIT_LABELS_MAX, WORD_MAX, &s.labels);
 	get_placement(&r, strict, &s.placement);
 	get_exposures(&r, strict, &s);
+	get_secrets(&r, strict, &s);
+	json_get_strv(&r, "egress", JSON_OPTIONAL, LIMIT_EGRESS_RULES_MAX, WORD_MAX, &s.egress);
 	json_get_str(&r, "agent", JSON_OPTIONAL, WORD_MAX, &s.agent);
 	json_get_bool(&r, "writable_root", JSON_OPTIONAL, &s.writable_root);
 	end(&r, strict);

@@ -29,6 +29,25 @@ static void exposures_copy(struct spec *dst, const struct spec *src)
 	}
 }
 
+static void secrets_copy(struct spec *dst, const struct spec *src)
+{
+	dst->secrets = src->n_secrets ? xcalloc(src->n_secrets, sizeof(*src->secrets)) : NULL;
+	for (size_t i = 0; i < src->n_secrets; i++) {
+		const struct secret_use *u = &src->secrets[i];
+		dst->secrets[i] = (struct secret_use){ xstrdup0(u->name), xstrdup0(u->env), xstrdup0(u->file) };
+	}
+}
+
+static void secrets_done(struct spec *s)
+{
+	for (size_t i = 0; i < s->n_secrets; i++) {
+		free(s->secrets[i].name);
+		free(s->secrets[i].env);
+		free(s->secrets[i].file);
+	}
+	free(s->secrets);
+}
+
 void spec_init(struct spec *s)
 {
 	*s = (struct spec){
@@ -56,6 +75,8 @@ void spec_done(struct spec *s)
 	for (size_t i = 0; i < s->n_exposures; i++)
 		free(s->exposures[i].subdomain);
 	free(s->exposures);
+	secrets_done(s);
+	strv_done(&s->egress);
 	spec_init(s);
 }
 
@@ -75,6 +96,9 @@ void spec_copy(struct spec *dst, const struct spec *src)
 	map_copy(&s.placement.required_labels, &src->placement.required_labels);
 	strv_copy(&s.placement.anti_affinity_keys, &src->placement.anti_affinity_keys);
 	exposures_copy(&s, src);
+	secrets_copy(&s, src);
+	s.egress = (struct strv)STRV_INIT;
+	strv_copy(&s.egress, &src->egress);
 	spec_done(dst);
 	*dst = s;
 }

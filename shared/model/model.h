@@ -37,6 +37,13 @@ struct exposure {
 	char *subdomain; /* NULL: the server chooses */
 };
 
+/* A secret of the tenant that commands of the sandbox are given: as a variable or as a file. Its value is never part of a spec. */
+struct secret_use {
+	char *name;
+	char *env;  /* variable; NULL: a file */
+	char *file; /* name of the file in /run/secrets; NULL: a variable */
+};
+
 struct placement {
 	struct map required_labels;
 	char *preferred_region; /* NULL: none */
@@ -60,6 +67,9 @@ struct spec {
 	struct placement placement;
 	struct exposure *exposures; /* n_exposures, owned */
 	size_t n_exposures;
+	struct secret_use *secrets; /* n_secrets, owned */
+	size_t n_secrets;
+	struct strv egress;   /* rules of restricted egress (shared/model/egress.h), in order; empty: the server's default */
 	char *agent;          /* NULL: none */
 	bool writable_root;
 };

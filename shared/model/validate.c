@@ -2,6 +2,7 @@
 #include "shared/model/model.h"
 
 #include "shared/base/limits.h"
+#include "shared/model/egress.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
@@ -176,6 +177,52 @@ static int check_exposures(const struct spec *s, struct error *err)
 	return 0;
 }
 
+static int check_secret(const struct secret_use *u, size_t i, struct error *err)
+{
+	if (!u->name || !secret_name_valid(u->name))
+		return error_set(err, ERR_INVALID, "spec.secrets[%zu].name: must be 1 to %d of letters, digits, '.', '_', '-', beginning with a letter or '_'",
+				 i, NAME_MAX_LEN);
+	if (!u->env == !u->file)
+		return error_set(err, ERR_INVALID, "spec.secrets[%zu]: give either env or file", i);
+	if (u->env && (!env_key_valid(u->env) || strlen(u->env) > LIMIT_PATH_BYTES_MAX))
+		return error_set(err, ERR_INVALID, "spec.secrets[%zu].env: '%s' is no variable name (letters, digits and '_', no digit first)", i,
+				 SHOWN(u->env));
+	if (u->file && !secret_file_valid(u->file))
+		return error_set(err, ERR_INVALID, "spec.secrets[%zu].file: '%s' is no file name for /run/secrets (letters, digits, '.', '_', '-', no dot first)",
+				 i, SHOWN(u->file));
+	return 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b && strcmp(a, b) == 0;
+}
+
+static int check_secrets(const struct spec *s, struct error *err)
+{
+	if (check_count("spec.secrets", s->n_secrets, LIMIT_SECRETS_PER_SANDBOX, err) != 0)
+		return -1;
+	for (size_t i = 0; i < s->n_secrets; i++) {
+		const struct secret_use *u = &s->secrets[i];
+		if (check_secret(u, i, err) != 0)
+			return -1;
+		for (size_t k = 0; k < i; k++)
+			if (same_text(u->env, s->secrets[k].env) || same_text(u->file, s->secrets[k].file))
+				return error_set(err, ERR_INVALID, "spec.secrets[%zu]: '%s' is given twice", i, u->env ? u->env : u->file);
+		if (u->env && map_get(&s->env, u->env))
+			return error_set(err, ERR_INVALID, "spec.secrets[%zu].env: '%s' stands in spec.env too", i, u->env);
+	}
+	return 0;
+}
+
+static int check_egress(const struct spec *s, struct error *err)
+{
+	auto_egress_rules rules = EGRESS_RULES_INIT;
+	if (s->egress.len > 0 && s->network != NETWORK_RESTRICTED)
+		return error_set(err, ERR_INVALID, "spec.egress: rules are for network restricted_egress; this one is %s", network_text(s->network));
+	return egress_rules_from("spec.egress", &s->egress, &rules, err);
+}
+
 static int check_ttl(int64_t ttl_ms, struct error *err)
 {
 	if (ttl_ms >= LIMIT_TTL_MIN_SECONDS * INT64_C(1000) && ttl_ms <= LIMIT_TTL_MAX_SECONDS * INT64_C(1000))
@@ -194,7 +241,8 @@ int spec_validate(const struct spec *s, struct error *err)
 	if (check_argv("spec.command", &s->command, &total, err) != 0 || check_map_env(&s->env, &total, err) != 0 ||
 	    check_total("spec.command and spec.env", total, err) != 0)
 		return -1;
-	if (check_own_labels(&s->labels, err) != 0 || check_placement(&s->placement, err) != 0 || check_exposures(s, err) != 0)
+	if (check_own_labels(&s->labels, err) != 0 || check_placement(&s->placement, err) != 0 || check_exposures(s, err) != 0 ||
+	    check_secrets(s, err) != 0 || check_egress(s, err) != 0)
 		return -1;
 	return check_text("spec.agent", s->agent, AGENT_MAX_LEN, err);
 }

@@ -20,6 +20,9 @@ enum mux_kind {
 	MUX_KIND_WATCH = 9,    /* client→server: nothing flows; the CLOSE says that and how the sandbox ended */
 	MUX_KIND_SHARE = 10,   /* client→server: a port of the client's machine under a public name; the server opens DIAL streams */
 	MUX_KIND_CALL = 32,   /* between worker and controller: docs/protocol-mux.md, Links */
+	MUX_KIND_SECRET = 16, /* server→init: VALUE as the file NAME of /run/secrets */
+	MUX_KIND_PROXY = 17,  /* server→init: offer the egress proxy on PORT of loopback */
+	MUX_KIND_EGRESS = 18, /* init→server: a program's connection to that proxy, as a byte pipe */
 };
 
 enum mux_open_flag {

@@ -44,6 +44,23 @@ check(b.ok("sandbox_list", labels={"a": "b"}, all=True)["sandboxes"][0]["state"]
 PY
 }
 
+@test "rules of restricted egress and secrets are given by name" {
+	printf s3cr3t | sandbox secret set MCP_KEY --stdin
+	timeout 60 python3 - <<'PY'
+from mcp import *
+b = Bridge()
+made = b.ok("sandbox_create", image=os.environ["IMAGE"], name="narrow", disk_mib=64, memory_mib=256, network="restricted", allow=["!a.test:*", "*.test"], secrets=["MCP_KEY=KEY"])
+spec = made["sandbox"]["spec"]
+check(spec["egress"] == ["!a.test:*", "*.test"] and spec["secrets"] == [{"name": "MCP_KEY", "env": "KEY", "file": None}], spec)
+op = b.ok("sandbox_exec", sandbox_id="narrow", argv=["sh", "-c", "test \"$KEY\" = s3cr3t; wget -O- http://b.test/"])["operation"]
+check("403 Forbidden" in op["output"]["stderr"], op)
+check(b.ok("sandbox_delete", sandbox_id="narrow")["operation"]["state"] == "succeeded")
+for bad in [{"network": "restricted", "allow": ["http://a"]}, {"allow": ["a.test"]}, {"secrets": ["a b"]}, {"secrets": ["MCP_KEY:/etc/x"]}]:
+    check(b.error("sandbox_create", image=os.environ["IMAGE"], **bad)["code"] == "invalid_request", bad)
+check(b.error("sandbox_create", image=os.environ["IMAGE"], secrets=["NOPE"])["code"] == "not_found")
+PY
+}
+
 @test "three kinds of failure stay apart: the command's, the tool's, the request's" {
 	timeout 60 python3 - <<'PY'
 from mcp import *

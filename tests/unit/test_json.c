@@ -329,7 +329,7 @@ static void a_short_spec_gets_the_defaults(void **state)
 			    "\"signals\":{\"untrusted_repository\":false,\"executes_generated_code\":false,\"needs_secrets\":false,"
 			    "\"host_mounts\":false,\"privileged\":false},\"ttl_seconds\":3600,\"labels\":{},"
 			    "\"placement\":{\"required_labels\":{},\"preferred_region\":null,\"anti_affinity_keys\":[]},"
-			    "\"exposures\":[],\"agent\":null,\"writable_root\":false}");
+			    "\"exposures\":[],\"secrets\":[],\"egress\":[],\"agent\":null,\"writable_root\":false}");
 }
 
 static const char FULL_SPEC[] =
@@ -339,7 +339,7 @@ static const char FULL_SPEC[] =
 	"\"executes_generated_code\":true,\"needs_secrets\":true,\"host_mounts\":true,\"privileged\":false},\"ttl_seconds\":2,\"ttl_ms\":1500,"
 	"\"labels\":{\"team\":\"x\"},\"placement\":{\"required_labels\":{\"disk\":\"ssd\"},\"preferred_region\":\"eu\","
 	"\"anti_affinity_keys\":[\"db\"]},\"exposures\":[{\"container_port\":8080,\"protocol\":\"tcp\",\"subdomain\":\"demo\","
-	"\"authenticated\":true}],\"agent\":\"codex\",\"writable_root\":true}";
+	"\"authenticated\":true}],\"secrets\":[{\"name\":\"npm\",\"env\":\"NPM_TOKEN\",\"file\":null}],\"egress\":[\"!a.example\",\"*.example:8080\"],\"agent\":\"codex\",\"writable_root\":true}";
 
 static void a_full_spec_survives(void **state)
 {

@@ -1,0 +1,15 @@
+/* Which addresses a sandbox may be connected to: public ones of the Internet that are not this machine's own. Any thread. */
+#ifndef SANDBOX_DAEMON_EGRESS_ADDRESSES_H
+#define SANDBOX_DAEMON_EGRESS_ADDRESSES_H
+
+#include "daemon/address.h"
+
+/* The kind of an address that is not public ("private", "link-local", "metadata", …); NULL for a public one. Addresses that carry another
+ * inside (mapped, 6to4, NAT64, Teredo) are never public. */
+const char *address_kind(const struct sockaddr *sa);
+/* One of this machine's interfaces has it now. */
+bool address_own(const struct sockaddr *sa);
+/* Why it is refused, NULL: it may be used. open: networks that the server's policy opens all the same. */
+const char *address_refused(const struct sockaddr *sa, const struct subnets *open);
+
+#endif

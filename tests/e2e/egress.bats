@@ -1,0 +1,286 @@
+#!/usr/bin/env bats
+# Restricted egress: real programs reach what rules allow, through the proxy they find in their environment, and nothing else gets out.
+# The Internet is played by servers on a loopback address that the test's daemon opens.
+
+load ../lib/helpers.bash
+load ../lib/tls.bash
+load ../lib/tools_image.bash
+
+ORIGIN=127.77.0.1
+
+# A package for npm, one for pip, a repository for git.
+make_content() {
+	mkdir -p "$WWW/demo" "$WWW/simple/sandboxdemo" "$W/npm/package"
+	echo hello-from-origin >"$WWW/hello"
+	printf '{"name":"demo","version":"1.0.0"}' >"$W/npm/package/package.json"
+	tar -C "$W/npm" -czf "$WWW/demo-1.0.0.tgz" package
+	printf '{"name":"demo","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"demo","version":"1.0.0","dist":{"tarball":"https://npm.test/demo-1.0.0.tgz","shasum":"%s"}}}}' \
+		"$(sha1sum <"$WWW/demo-1.0.0.tgz" | cut -c1-40)" >"$WWW/demo/index.html"
+	python3 - "$WWW/simple/sandboxdemo/sandboxdemo-1.0-py3-none-any.whl" <<'PY'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as z:
+    z.writestr("sandboxdemo.py", "x = 1\n")
+    z.writestr("sandboxdemo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: sandboxdemo\nVersion: 1.0\n")
+    z.writestr("sandboxdemo-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    z.writestr("sandboxdemo-1.0.dist-info/RECORD", "")
+PY
+	printf '<a href="sandboxdemo-1.0-py3-none-any.whl">sandboxdemo-1.0-py3-none-any.whl</a>' >"$WWW/simple/sandboxdemo/index.html"
+	git init -q "$W/repo"
+	git -C "$W/repo" -c user.name=t -c user.email=t@t commit -q --allow-empty -m first
+	git clone -q --bare "$W/repo" "$WWW/repo.git"
+	git -C "$WWW/repo.git" update-server-info
+}
+
+start_origin() {
+	make_ca "$W/ca"
+	make_cert "$W/ca" origin "DNS:ok.test,DNS:npm.test,DNS:pypi.test,DNS:git.test,DNS:other.test,DNS:www.deep.test,IP:$ORIGIN"
+	mkfifo "$W/ready"
+	python3 "$TOP/tests/lib/origin.py" "$ORIGIN" "$WWW" "$W/ca/origin.pem" "$W/ca/origin.key" "$W/requests" >"$W/ready" 2>"$W/origin.log" 3>&- 4>&- &
+	ORIGIN_PID=$!
+	read -r -t 20 _ <"$W/ready"
+	export ORIGIN_PID
+}
+
+setup_file() {
+	need_engine
+	[ "$(id -u)" -eq 0 ] || skip "ports 80 and 443 need root"
+	W=$(mktemp -d)
+	WWW=$W/www
+	TOOLS=sbx-egress-test:$$
+	export W WWW TOOLS
+	make_content
+	start_origin
+	tools_image "$TOOLS" "$W/ca/ca.pem"
+	local hosts= name
+	for name in ok npm pypi git other www.deep; do hosts="$hosts,$name.test=$ORIGIN"; done
+	sbx_start --set 'egress.rules=!forbidden.test:*,*:*' --set "egress.open_addresses=$ORIGIN/32" \
+		--set "egress.hosts=${hosts#,},private.test=10.9.8.7,meta.test=169.254.169.254,loop.test=127.0.0.1,mapped.test=::ffff:127.77.0.1,nat64.test=64:ff9b::a00:1,six.test=2002:7f4d:1::1,forbidden.test=$ORIGIN"
+	BOX=$(sandbox create -q --image "$TOOLS" --disk-mib 64 --memory-mib 512 --network restricted --allow '!bad.deep.test:*' --allow '*.deep.test:*' --allow ok.test:* \
+		--allow npm.test --allow pypi.test --allow git.test --allow private.test:* --allow meta.test:* --allow loop.test:* --allow mapped.test:* --allow nat64.test:* \
+		--allow six.test:* --allow forbidden.test:* --allow 10.0.0.0/8:* --allow 127.0.0.0/8:* --allow 172.16.0.0/12:* --allow 192.168.0.0/16:* --allow 100.64.0.0/10:* \
+		--allow 169.254.0.0/16:* --allow 0.0.0.0/8:* --allow '[::]/0:*')
+	export BOX
+}
+
+teardown_file() {
+	sbx_stop
+	[ -z "${ORIGIN_PID:-}" ] || kill "$ORIGIN_PID"
+	[ -z "${TOOLS:-}" ] || docker rmi -f "$TOOLS" >/dev/null 2>&1 || true
+	[ -z "${W:-}" ] || rm -rf "$W"
+}
+
+# inside COMMAND…
+inside() {
+	timeout 30 sandbox exec -w /tmp -e HOME=/tmp "$BOX" -- "$@"
+}
+
+# What the proxy answers to these bytes.
+says() {
+	printf '%b' "$1" | timeout 20 sandbox exec "$BOX" -- nc -w 5 127.0.0.1 61080
+}
+
+@test "curl over http and https, as it is" {
+	run -0 inside curl -fsS http://ok.test/hello
+	[ "$output" = hello-from-origin ]
+	run -0 inside curl -fsS --cacert /ca.pem https://ok.test/hello
+	[ "$output" = hello-from-origin ]
+	run -0 inside curl -fsS --cacert /ca.pem https://www.deep.test/hello
+	[ "$output" = hello-from-origin ]
+	grep -q '^443 ok.test ok.test GET /hello$' "$W/requests"
+	grep -q '^80 - ok.test GET /hello$' "$W/requests"
+}
+
+@test "git clones" {
+	run -0 inside sh -c 'rm -rf r && GIT_SSL_CAINFO=/ca.pem git clone -q --template= https://git.test/repo.git r && git -C r log --format=%s'
+	[ "${lines[-1]}" = first ]
+}
+
+@test "pip downloads" {
+	inside test -f /pip.whl || skip "no pip wheel on this machine"
+	run -0 inside python3 /pip.whl/pip -q --cert /ca.pem --disable-pip-version-check --no-cache-dir download --no-deps -i https://pypi.test/simple sandboxdemo
+	inside test -f /tmp/sandboxdemo-1.0-py3-none-any.whl
+}
+
+@test "npm installs" {
+	inside test -f /npm/bin/npm-cli.js || skip "no npm on this machine"
+	run -0 inside sh -c 'mkdir -p n && cd n && echo "{}" >package.json && NODE_EXTRA_CA_CERTS=/ca.pem node /npm/bin/npm-cli.js install --no-audit --no-fund --registry https://npm.test/ demo && cat node_modules/demo/package.json'
+	[[ "$output" == *'"name":"demo"'* ]]
+}
+
+@test "what no rule allows is denied with the reason, in the log and as an event" {
+	run inside curl -sS -D - http://other.test/hello
+	[[ "$output" == *"403 Forbidden"*"X-Sandbox-Egress: denied"*"other.test:80 is not allowed: no rule of the sandbox's rules allows it (--allow other.test:80)"* ]]
+	run inside curl -sS --cacert /ca.pem https://other.test/
+	[ "$status" -eq 56 ]
+	run inside curl -sS http://bad.deep.test/
+	[[ "$output" == *"refused by '!bad.deep.test:*'"* ]]
+	run inside curl -sS http://forbidden.test/
+	[[ "$output" == *"the server's egress.rules"* ]]
+	! grep -q 'other.test\|bad.deep\|forbidden' "$W/requests"
+	run -0 timeout 20 sandbox network log --json "$BOX"
+	[ "$(jq -r '[.[] | select(.target == "other.test:80")][0].allowed' <<<"$output")" = false ]
+	noted() { timeout 20 sandbox events --since oldest --json | grep -q '"egress.denied".*other.test:80'; }
+	until_ok 10 noted
+}
+
+@test "names of addresses that are not public are refused, whatever the rules" {
+	local name
+	for name in private meta loop mapped nat64 six; do
+		run inside curl -sS --max-time 10 "http://$name.test/"
+		[[ "$output" == *"is not public"* ]] || { echo "$name: $output"; false; }
+	done
+}
+
+@test "addresses by number: private, metadata, this machine's own, and other notations" {
+	local a own
+	own=$(hostname -I | tr ' ' '\n' | grep -v : | head -n 1)
+	for a in 10.0.0.1 172.17.0.1 192.168.0.1 100.64.0.1 127.0.0.1 169.254.169.254 0.0.0.0 '[::1]' '[::]' '[::ffff:10.0.0.1]' '[64:ff9b::a00:1]' '[2002:a00:1::]' '[fe80::1]' \
+		'[fd00::1]' ${own:+"$own"}; do
+		run says "CONNECT $a:80 HTTP/1.1\r\n\r\n"
+		[[ "$output" == "HTTP/1.1 403"* ]] || { echo "$a: $output"; false; }
+	done
+	for a in 2130706433 0x7f000001 0x7f.1 127.1 0177.0.0.1 127.0.0.1. ok.test:80:80 '[ok.test]' u@ok.test 'ok.test ' '[::1%25lo]' %6fk.test; do
+		run says "CONNECT $a:80 HTTP/1.1\r\n\r\n"
+		[[ "$output" == "HTTP/1.1 400"* ]] || { echo "$a: $output"; false; }
+	done
+}
+
+@test "a redirect is judged like any other request" {
+	run inside curl -sSL 'http://ok.test/redirect?to=http://other.test/hello'
+	[[ "$output" == *"other.test:80 is not allowed"* ]]
+	run inside curl -sSL --max-time 10 'http://ok.test/redirect?to=http://10.0.0.1/'
+	[[ "$output" == *"10.0.0.1:80 is not allowed"* ]]
+}
+
+@test "on 443 the TLS name must be CONNECT's, and TLS it must be" {
+	run inside curl -sS --cacert /ca.pem --connect-to other.test:443:ok.test:443 https://other.test/hello
+	[ "$status" -ne 0 ]
+	! grep -q 'other.test' "$W/requests"
+	run says 'CONNECT ok.test:443 HTTP/1.1\r\n\r\nGET /hello HTTP/1.0\r\n\r\n'
+	[[ "$output" != *hello-from-origin* ]]
+	run -0 timeout 20 sandbox network log --json "$BOX"
+	[[ "$output" == *"the TLS server name is another than CONNECT's"* ]]
+	[[ "$output" == *"only TLS may be spoken"* ]]
+}
+
+@test "one plain request per connection: what follows it reaches nobody" {
+	run says 'GET http://ok.test/hello HTTP/1.1\r\nHost: other.test\r\n\r\nGET /hello HTTP/1.1\r\nHost: smuggled.test\r\n\r\n'
+	[[ "$output" == *hello-from-origin* ]]
+	run says 'POST http://ok.test/count HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcPOST /count HTTP/1.1\r\nHost: smuggled.test\r\nContent-Length: 0\r\n\r\n'
+	[[ "$output" == *3* ]]
+	run says 'POST http://ok.test/count HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: smuggled.test\r\n\r\n'
+	[[ "$output" == *3* ]]
+	! grep -q smuggled "$W/requests"
+	grep -q '^80 - ok.test GET /hello$' "$W/requests"
+}
+
+@test "large bodies pass both ways, whole" {
+	head -c 20000000 /dev/urandom >"$WWW/large"
+	run -0 inside sh -c 'curl -fsS --cacert /ca.pem https://ok.test/large | tee big | sha256sum; curl -fsS --cacert /ca.pem -T big -X POST https://ok.test/count; curl -fsS -H "Transfer-Encoding: chunked" -T big -X POST http://ok.test/count; rm big'
+	[ "$output" = "$(sha256sum <"$WWW/large")"$'\n'20000000$'\n'20000000 ]
+}
+
+@test "nothing goes around the proxy: no address, name, datagram or raw socket" {
+	local a
+	run -0 inside ls /sys/class/net
+	[ "$output" = lo ]
+	for a in 1.1.1.1 "$ORIGIN" 169.254.169.254 172.17.0.1; do
+		run inside curl -sS --noproxy '*' --max-time 3 "http://$a/"
+		[ "$status" -ne 0 ]
+	done
+	run inside curl -sS --noproxy '*' --max-time 3 http://ok.test/
+	[ "$status" -eq 6 ]
+	run inside python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("1.1.1.1", 53))'
+	[[ "$output" == *nreachable* ]]
+	run inside python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)'
+	[[ "$output" == *"not permitted"* ]]
+	run inside python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3)'
+	[[ "$output" == *"not permitted"* ]]
+	run inside python3 -c 'import socket; socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).connect((2, 80))'
+	[ "$status" -ne 0 ]
+}
+
+@test "check tells what a connection would meet" {
+	run -0 timeout 20 sandbox network check "$BOX" ok.test:80
+	[[ "$output" == "allowed ok.test:80: allowed by 'ok.test:*' of the sandbox's rules" ]]
+	run -1 timeout 20 sandbox network check "$BOX" other.test
+	[[ "$output" == "denied other.test:443: no rule"* ]]
+	run -1 timeout 20 sandbox network check "$BOX" private.test
+	[[ "$output" == *"10.9.8.7 is not public"* ]]
+	run -2 timeout 20 sandbox network check "$BOX" 'a b'
+	run -0 timeout 20 sandbox network rules "$BOX"
+	[[ "$output" == *"(none matched)"* ]]
+}
+
+@test "rules change on a running sandbox: what they no longer allow is closed" {
+	timeout 30 sandbox exec "$BOX" -- curl -sSN http://ok.test/slow >"$W/slow" 2>&1 3>&- &
+	local pid=$!
+	flows() { grep -q tick "$W/slow"; }
+	until_ok 15 flows
+	timeout 20 sandbox network set "$BOX" --none
+	run -1 timeout 20 sandbox network check "$BOX" ok.test:80
+	wait "$pid" || true
+	[ "$(grep -c tick "$W/slow")" -lt 500 ]
+	run inside curl -sS http://ok.test/hello
+	[[ "$output" == *"refused by '!*'"* ]]
+	timeout 20 sandbox network set "$BOX" --allow ok.test:80
+	run -0 inside curl -fsS http://ok.test/hello
+	[ "$(sandbox inspect --json "$BOX" | jq -c .spec.egress)" = '["ok.test:80"]' ]
+}
+
+@test "a tenant's rules narrow all its sandboxes, at once" {
+	timeout 20 sandbox network tenant default --allow git.test
+	run -1 timeout 20 sandbox network check "$BOX" ok.test:80
+	[[ "$output" == *"the tenant's rules"* ]]
+	run inside curl -sS http://ok.test/hello
+	[[ "$output" == *"the tenant's rules"* ]]
+	timeout 20 sandbox network tenant default --default
+	run -0 inside curl -fsS http://ok.test/hello
+}
+
+@test "after a kill of the daemon the way out works again, with its rules" {
+	sbx_kill KILL
+	sbx_daemon
+	again() { inside curl -fsS http://ok.test/hello; }
+	until_ok 20 again
+	run inside curl -sS http://other.test/
+	[[ "$output" == *"other.test:80 is not allowed"* ]]
+}
+
+@test "without rules nothing may be reached, and only restricted takes some" {
+	local box
+	box=$(sbx_create --network restricted)
+	run -1 timeout 20 sandbox network check "$box" ok.test:80
+	[[ "$output" == *"egress.default"* ]]
+	timeout 60 sandbox delete "$box"
+	run -2 timeout 20 sandbox create --image "$IMAGE" --allow ok.test
+	run -2 timeout 20 sandbox create --image "$IMAGE" --network restricted --allow 'http://ok.test'
+	box=$(sbx_create)
+	run -1 timeout 20 sandbox network check "$box" ok.test:80
+	[[ "$output" == *"network deny"* ]]
+	run -5 timeout 20 sandbox network set "$box" --allow ok.test
+	run timeout 20 sandbox exec "$box" -- sh -c 'env | grep -ic proxy'
+	[ "$output" = 0 ]
+	run timeout 20 sandbox exec "$box" -- nc -w 2 127.0.0.1 61080
+	[ "$status" -ne 0 ]
+	timeout 60 sandbox delete "$box"
+}
+
+@test "under gVisor it is the same" {
+	docker info 2>/dev/null | grep -q runsc || skip "the engine has no runsc runtime"
+	local box args="$SBX_ARGS --set worker.gvisor_runtime=runsc"
+	# The tier's probe is made once for a daemon, and a busy machine may fail it.
+	once_more() {
+		sbx_kill TERM
+		# shellcheck disable=SC2086
+		sbx_daemon $args && box=$(sandbox create -q --tier gvisor --image "$TOOLS" --disk-mib 64 --memory-mib 512 --network restricted --allow 'ok.test:*')
+	}
+	until_ok 60 once_more
+	run -0 timeout 60 sandbox exec "$box" -- curl -fsS --cacert /ca.pem https://ok.test/hello
+	[ "$output" = hello-from-origin ]
+	run timeout 60 sandbox exec "$box" -- curl -sS http://other.test/
+	[[ "$output" == *"other.test:80 is not allowed"* ]]
+	run timeout 60 sandbox exec "$box" -- curl -sS --noproxy '*' --max-time 3 "http://$ORIGIN/hello"
+	[ "$status" -ne 0 ]
+	timeout 60 sandbox delete "$box"
+}

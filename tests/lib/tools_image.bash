@@ -1,0 +1,61 @@
+# An image with real programs of this machine (curl, git, python3 with pip, node with npm where they are), their libraries, and busybox:
+# tests that need them take no registry and no debootstrap.
+
+# add_program ROOT PATH…: the file, and what the loader needs for it.
+add_program() {
+	local root=$1 p lib
+	shift
+	for p in "$@"; do
+		mkdir -p "$root$(dirname "$p")"
+		cp -L "$p" "$root$p"
+		for lib in $(ldd "$p" 2>/dev/null | grep -o '/[^ ]*' | sort -u); do
+			[ -e "$root$lib" ] && continue
+			mkdir -p "$root$(dirname "$lib")"
+			cp -L "$lib" "$root$lib"
+		done
+	done
+}
+
+add_python() {
+	local root=$1 python lib wheel
+	python=$(readlink -f /usr/bin/python3)
+	lib=/usr/lib/$(basename "$python")
+	add_program "$root" "$python"
+	ln -s "$(basename "$python")" "$root/usr/bin/python3"
+	mkdir -p "$root$lib"
+	tar -C "$lib" --exclude=__pycache__ --exclude=test --exclude=tests --exclude=idlelib --exclude=tkinter --exclude='config-*' --exclude=pydoc_data \
+		--exclude=lib2to3 -cf - . | tar -C "$root$lib" -xf -
+	for p in "$root$lib"/lib-dynload/_ssl*.so "$root$lib"/lib-dynload/_hashlib*.so; do
+		add_program "$root" "${p#"$root"}"
+	done
+	wheel=$(find /usr/share/python-wheels /usr/lib/python3*/ensurepip /root/.pyenv/versions -name 'pip-*.whl' 2>/dev/null | head -n 1)
+	if [ -n "$wheel" ]; then cp "$wheel" "$root/pip.whl"; fi
+}
+
+add_npm() {
+	local root=$1 npm
+	npm=$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")
+	add_program "$root" "$(readlink -f "$(command -v node)")"
+	mkdir -p "$root/npm"
+	tar -C "$npm" --exclude=docs --exclude=man -cf - . | tar -C "$root/npm" -xf -
+}
+
+# tools_image NAME [FILE…]: makes the image; FILEs go into its root.
+tools_image() {
+	local root name=$1 git applet
+	shift
+	root=$(mktemp -d)
+	mkdir -p "$root/bin" "$root/tmp" "$root/etc" "$root/run" "$root/workspace" "$root/usr/bin" "$root/usr/lib" "$root/dev" "$root/proc" "$root/sys"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	"$root/bin/busybox" --list | grep -vx busybox | while read -r applet; do ln -s busybox "$root/bin/$applet"; done
+	printf 'root:x:0:0:root:/tmp:/bin/sh\n' >"$root/etc/passwd"
+	add_program "$root" /usr/bin/curl /usr/bin/git
+	git=$(git --exec-path)
+	add_program "$root" "$git/git-remote-http"
+	ln -s git-remote-http "$root$git/git-remote-https"
+	add_python "$root"
+	! command -v npm >/dev/null || add_npm "$root"
+	if [ $# -gt 0 ]; then cp "$@" "$root/"; fi
+	tar -C "$root" -cf - . | docker import -c 'LABEL io.sandbox.test=1' - "$name" >/dev/null
+	rm -rf "$root"
+}

@@ -16,7 +16,7 @@ enum {
 };
 
 struct member {
-	struct id id;
+	struct id id, node;
 	enum sandbox_state state;
 	char pool[POOL_NAME_SIZE];
 	char *key;
@@ -34,7 +34,7 @@ static void add_member(void *ctx, const struct warm_row *w)
 		return;
 	all->items = xrealloc(all->items, all->n + 1, sizeof(*all->items));
 	struct member *m = &all->items[all->n++];
-	*m = (struct member){ .id = w->id, .state = w->state, .key = xstrdup(w->key) };
+	*m = (struct member){ .id = w->id, .node = w->node, .state = w->state, .key = xstrdup(w->key) };
 	snprintf(m->pool, sizeof(m->pool), "%s", w->pool);
 }
 
@@ -124,6 +124,8 @@ static void note_why(struct controller *c, const char *name, const char *why)
 struct pass {
 	struct controller *c;
 	struct members members;
+	struct id *draining; /* nodes */
+	size_t n_draining;
 	size_t starting;
 	bool busy;       /* somebody waits for a create, or did just now */
 	int64_t now, next;
@@ -143,6 +145,23 @@ static bool is_busy(struct controller *c, int64_t creates)
 	return creates > 0 || queue_len(c) > 0 || since_ms < POOL_QUIET_US / 1000;
 }
 
+static void note_draining(void *ctx, const struct node_view *v)
+{
+	struct pass *ps = ctx;
+	if (!v->draining)
+		return;
+	ps->draining = xrealloc(ps->draining, ps->n_draining + 1, sizeof(*ps->draining));
+	ps->draining[ps->n_draining++] = v->id;
+}
+
+static bool drains(const struct pass *ps, const struct id *node)
+{
+	for (size_t i = 0; i < ps->n_draining; i++)
+		if (id_eq(&ps->draining[i], node))
+			return true;
+	return false;
+}
+
 static int read_all(struct pass *ps, struct error *err)
 {
 	auto_tx *tx = NULL;
@@ -151,6 +170,7 @@ static int read_all(struct pass *ps, struct error *err)
 	    store_creates_open(tx, &creates, err) != 0)
 		return -1;
 	ps->busy = is_busy(ps->c, creates);
+	nodes_each(ps->c, note_draining, ps);
 	for (size_t i = 0; i < ps->members.n; i++)
 		ps->starting += ps->members.items[i].state != SANDBOX_RUNNING;
 	return 0;
@@ -202,7 +222,7 @@ static int fill(struct pass *ps, const struct pool *p, const char *key, size_t m
 	return 0;
 }
 
-/* Ends the surplus, the newest first, and what has another key; returns how many stay. */
+/* Ends the surplus, the newest first, what has another key, and what keeps a node from being drained. */
 static int trim(struct pass *ps, const struct pool *p, const char *key, size_t *ret_kept, struct error *err)
 {
 	size_t kept = 0;
@@ -210,7 +230,7 @@ static int trim(struct pass *ps, const struct pool *p, const char *key, size_t *
 		struct member *m = &ps->members.items[i];
 		if (strcmp(m->pool, p->name) != 0)
 			continue;
-		bool keep = kept < p->size && strcmp(m->key, key) == 0;
+		bool keep = kept < p->size && strcmp(m->key, key) == 0 && !drains(ps, &m->node);
 		kept += keep;
 		m->pool[0] = '\0'; /* seen */
 		if (!keep && pool_end_member(ps->c, &m->id, err) != 0)
@@ -262,6 +282,7 @@ int pools_keep(struct controller *c, int64_t *next_us, struct error *err)
 	if (rc == 0)
 		rc = end_strays(&ps, err);
 	members_done(&ps.members);
+	free(ps.draining);
 	if (ps.next && (*next_us == 0 || ps.next < *next_us))
 		*next_us = ps.next;
 	return rc;

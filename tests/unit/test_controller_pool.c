@@ -1,6 +1,7 @@
 /* Warm pools in the controller: what fills them, who gets one, and that nobody else notices. */
 #include "tests/unit/controller_world.h"
 
+#include "daemon/controller/fleet.h"
 #include "shared/base/clock.h"
 #include "shared/base/limits.h"
 
@@ -453,6 +454,19 @@ static void a_quota_holds_for_claims(void **state)
 	expect_consistent(f);
 }
 
+static void a_node_that_drains_keeps_none(void **state)
+{
+	struct fix *f = *state;
+	struct id node;
+	filled(f, "2");
+	if (controller_node_drain(f->c, &f->admin, "local", true, &node, &f->err) != 0)
+		fail_msg("%s", f->err.message);
+	settle(f);
+	assert_int_equal(warm_rows(f), 0);
+	assert_non_null(strstr(look(f).why, "is draining"));
+	expect_consistent(f);
+}
+
 static void a_key_gets_one_once(void **state)
 {
 	struct fix *f = *state;
@@ -554,6 +568,7 @@ int main(void)
 		T(no_room_is_told),
 		T(it_gives_way),
 		T(a_quota_holds_for_claims),
+		T(a_node_that_drains_keeps_none),
 		T(a_key_gets_one_once),
 		T(a_node_that_takes_nothing_gives_nothing),
 		T(a_crowd_gets_each_one_once),

@@ -20,7 +20,7 @@ struct host_options {
 
 #define HOST_ROWS(T, m) \
 	OPT_TEXT('i', "identity", T, m.identity, "FILE", "private key to log in with"), \
-	OPT_TEXT('J', "jump", T, m.jump, "HOSTS", "go through these, [USER@]HOST[:PORT],..."), \
+	OPT_TEXT('J', "jump", T, m.jump, "HOSTS", "[USER@]HOST[:PORT] to go through, by commas"), \
 	OPT_TEXT(0, "host-key", T, m.fingerprint, "SHA256:...", "fingerprint the host's key must have"), \
 	OPT_TEXT(0, "password-file", T, m.password_file, "FILE", "answers SSH's and sudo's questions")
 

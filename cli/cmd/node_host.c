@@ -23,7 +23,7 @@ static const struct option_row add_options[] = {
 	OPT_FLAG(0, "install-docker", struct enroll_options, install_docker, "install Docker Engine where there is none"),
 	HOST_ROWS(struct enroll_options, host),
 	OPT_REST,
-	OPT_TEXT(0, "archive", struct enroll_options, archive, "FILE", "a release's server archive, for another architecture"),
+	OPT_TEXT(0, "archive", struct enroll_options, archive, "FILE", "a release's server archive (other architectures)"),
 	OPT_TEXT(0, "canary-image", struct enroll_options, image, "IMAGE", "what the first sandbox there is made of"),
 	OPT_FLAG(0, "no-canary", struct enroll_options, no_canary, "run no sandbox there at the end"),
 	OPT_DURATION(0, "wait", struct enroll_options, wait_ms, "TIME", 1000, 3600 * 1000LL, "wait for the node at most this long (default 60s)"),
@@ -66,7 +66,7 @@ const struct verb node_add = {
 /* --- upgrade ------------------------------------------------------------------------------------------------------------ */
 
 static const struct option_row upgrade_options[] = {
-	OPT_TEXT(0, "archive", struct enroll_options, archive, "FILE", "a release's server archive, for another architecture"),
+	OPT_TEXT(0, "archive", struct enroll_options, archive, "FILE", "a release's server archive (other architectures)"),
 	HOST_ROWS(struct enroll_options, host),
 	OPT_DURATION(0, "wait", struct enroll_options, wait_ms, "TIME", 1000, 3600 * 1000LL, "wait for the node at most this long (default 60s)"),
 	OPT_END,

@@ -10,9 +10,11 @@ setup_file() {
 	STOPPED=$(sbx_create)
 	export BOX STOPPED
 	# For the last test, which takes its time: a command that process 1 is then kept from ending.
-	timeout 40 sandbox exec --timeout 1s "$STOPPED" -- sh -c 'echo first; sleep 100' >"$SBX_DIR/lost" 2>&1 3>&- &
+	local first
+	first=$(docker inspect -f '{{.State.Pid}}' "$(docker ps -q --filter "label=io.sandbox.id=$STOPPED")")
+	timeout 60 sandbox exec --timeout 5s "$STOPPED" -- sh -c 'echo first; sleep 100' >"$SBX_DIR/lost" 2>&1 3>&- &
 	until_ok 10 grep -q first "$SBX_DIR/lost"
-	kill -STOP "$(docker inspect -f '{{.State.Pid}}' "$(docker ps -q --filter "label=io.sandbox.id=$STOPPED")")"
+	kill -STOP "$first"
 }
 
 teardown_file() {

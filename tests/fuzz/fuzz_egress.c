@@ -1,7 +1,7 @@
 /*
  * What a sandbox says to the egress proxy: whatever comes, a head is understood whole or refused, a body ends within what was given, a TLS name is
  * bounded text, and a rule that was taken matches without reading beyond its text.
- * fuzz-sources: daemon/egress/request.c daemon/egress/hello.c
+ * fuzz-archives: daemon
  */
 #include "daemon/egress/hello.h"
 #include "daemon/egress/request.h"

@@ -106,6 +106,7 @@ void mcp_add_lossy(cJSON *object, const char *key, const char *p, size_t n);
 int arg_sandbox(struct json_reader *args, char **ret); /* sandbox_id: required, not empty */
 void arg_output(struct json_reader *args, int64_t *ret);
 
+extern const struct tool tool_tunnel_create, tool_tunnel_delete;
 extern const struct tool tool_health, tool_create, tool_exec, tool_list, tool_inspect, tool_delete, tool_operation, tool_wait, tool_logs,
 	tool_agent_list, tool_agent_run, tool_extend, tool_files_read, tool_files_write, tool_files_list;
 

@@ -23,7 +23,7 @@ static void capabilities(struct buf *out)
 		      "\"note\":\"What a server really offers depends on its nodes: a request nothing satisfies ends in no_capacity with the reason for each node.\","
 		      "\"limits\":{\"exec_wait_seconds\":25,\"calls_at_a_time\":16,\"max_output_bytes\":131072,\"file_write_bytes\":1048576,"
 		      "\"file_read_bytes\":262144,\"ttl_seconds\":604800},"
-		      "\"not_offered\":[\"public tunnels\",\"interactive terminals\",\"standard input of commands\",\"host mounts\",\"privileged mode\"]}");
+		      "\"not_offered\":[\"interactive terminals\",\"standard input of commands\",\"host mounts\",\"privileged mode\"]}");
 }
 
 static void workflow(struct buf *out)

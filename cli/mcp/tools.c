@@ -8,7 +8,7 @@
 
 const struct tool *const mcp_tools[] = {
 	&tool_health, &tool_create, &tool_exec, &tool_list, &tool_inspect, &tool_delete, &tool_operation, &tool_wait, &tool_logs,
-	&tool_extend, &tool_files_read, &tool_files_write, &tool_files_list,
+	&tool_extend, &tool_tunnel_create, &tool_tunnel_delete, &tool_files_read, &tool_files_write, &tool_files_list,
 	&tool_agent_list, &tool_agent_run, NULL
 };
 

@@ -302,3 +302,16 @@ raw() {
 	# No certificate, so no handshake.
 	run -35 curl -sk -m 5 --resolve "nosuch.tunnels.localhost:$tls:127.0.0.1" "https://nosuch.tunnels.localhost:$tls/"
 }
+
+@test "an agent's tools give a port a public address and take it away" {
+	PYTHONPATH=$TOP/tests/lib PYTHONDONTWRITEBYTECODE=1 timeout 30 python3 - <<'PY'
+from mcp import *
+b = Bridge()
+made = b.ok("sandbox_tunnel_create", sandbox_id="two", container_port=8090, subdomain="by-an-agent", auth="token", ttl_seconds=600)
+t = made["tunnel"]
+check(t["public_url"] == "http://by-an-agent.localhost:" + os.environ["EDGE"] and t["state"] == "active" and t["auth"] == "token" and len(made["secret"]) >= 20, made)
+check(b.ok("sandbox_tunnel_delete", sandbox_id="two", tunnel_id=t["id"])["tunnel"]["id"] == t["id"])
+check(b.error("sandbox_tunnel_delete", sandbox_id="two", tunnel_id=t["id"])["code"] == "not_found")
+check(b.error("sandbox_tunnel_create", sandbox_id="two", container_port=80, auth="maybe")["code"] == "invalid_request")
+PY
+}

@@ -92,7 +92,7 @@ cases = [
     ('{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32602),
     ('{"jsonrpc":"2.0","id":1,"method":"tools/call"}', -32602), ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}', -32602),
     ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no_such_tool"}}', -32602),
-    ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_tunnel_create","arguments":{}}}', -32602),
+    ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_tunnel","arguments":{}}}', -32602),
     ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_list","arguments":[]}}', -32602),
     ('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}', -32602),
     ('{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}', -32601),

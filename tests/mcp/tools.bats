@@ -292,3 +292,13 @@ check(b.ok("sandbox_health")["health"]["status"] == "ok")
 PY
 	SBX_PID=$(sbx_pid)
 }
+
+@test "a public address on a server without an edge is refused with the way out" {
+	timeout 20 python3 - <<'PY'
+from mcp import *
+b = Bridge()
+e = b.error("sandbox_tunnel_create", sandbox_id="box", container_port=8080)
+check("edge.listen" in e["message"] + e.get("hint", ""), e)
+check(b.error("sandbox_tunnel_create", sandbox_id="box", container_port=0)["code"] == "invalid_request")
+PY
+}

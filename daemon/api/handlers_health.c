@@ -33,12 +33,20 @@ static cJSON *tunnels_json(struct api *api)
 	return t;
 }
 
+/* A worker has no store; one that several daemons may share is PostgreSQL. */
+static const char *store_word(struct api *api)
+{
+	if (!api->o.controller)
+		return "none";
+	return store_shared(controller_store(api->o.controller)) ? "postgresql" : "sqlite";
+}
+
 static cJSON *health_json(struct api *api)
 {
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "status", "ok");
 	json_add_str(j, "version", SANDBOX_VERSION);
-	json_add_str(j, "store", "sqlite");
+	json_add_str(j, "store", store_word(api));
 	json_add_time(j, "now", clock_wall_us());
 	cJSON_AddItemToObject(j, "tunnels", tunnels_json(api));
 	return j;

@@ -44,6 +44,7 @@ works() {
 	[ "$(pg_sql "SELECT state FROM sandboxes WHERE id = '$id'" "$PG_NAME")" = running ]
 	[ "$(pg_sql "SELECT COUNT(*) FROM operations WHERE kind = 'exec' AND ended_us > 0" "$PG_NAME")" = 2 ]
 	[ ! -e "$SBX_DIR/state/store.db" ]
+	[ "$(http http://x/healthz | jq -r .store)" = postgresql ]
 	run -0 timeout 60 sandbox delete first --wait
 	[ "$(pg_sql "SELECT state FROM sandboxes WHERE id = '$id'" "$PG_NAME")" = stopped ]
 	[ "$(pg_sql "SELECT SUM(sandboxes) FROM nodes" "$PG_NAME")" = 0 ]

@@ -221,6 +221,7 @@ is_reset() {
 	SANDBOX_TOKEN=$(cat "$SBX_DIR/state/api-token")
 	export SANDBOX_TOKEN SANDBOX_CA_FILE=$SBX_DIR/ca/ca.pem
 	export SANDBOX_URL=https://localhost:$port
+	timeout 20 sandbox exec web -- true # a command waits until process 1 has found the new daemon; a port is refused until then
 	forward remote web 0:7001 0:7005
 	[ "$(timeout 60 python3 "$TOP/tests/lib/tcp_servers.py" bulk "$(port_of remote 7001)" 20000000)" = 20000000 ]
 	end_forward remote

@@ -481,7 +481,8 @@ path_hint() {
 	*":$prefix/bin:"*) return 0 ;;
 	esac
 	say "$prefix/bin is not on your PATH; this line changes that:"
-	case ${SHELL##*/} in
+	shell=${SHELL:-}
+	case ${shell##*/} in
 	fish) printf '  fish_add_path %s\n' "$prefix/bin" ;;
 	zsh) printf "  echo 'export PATH=\"%s:\$PATH\"' >>~/.zshrc\n" "$prefix/bin" ;;
 	bash) printf "  echo 'export PATH=\"%s:\$PATH\"' >>~/.bashrc\n" "$prefix/bin" ;;

@@ -65,7 +65,7 @@ teardown_file() {
 	local T=$W/user
 	mkdir -p "$T/home"
 	export HOME=$T/home XDG_RUNTIME_DIR=$T/run XDG_STATE_HOME=$T/state XDG_CONFIG_HOME=$T/config PATH=/usr/sbin:/usr/bin:/sbin:/bin
-	unset SANDBOX_URL
+	unset SANDBOX_URL SHELL # services and containers have none
 	mkdir -m 0700 "$XDG_RUNTIME_DIR"
 	run -0 sh -c "curl -fsSL '$URL/setup.sh' | sh -s -- --prefix '$T/p' --server"
 	[ "$("$T/p/bin/sandbox" --version)" = "sandbox $VERSION" ]

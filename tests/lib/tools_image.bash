@@ -28,7 +28,7 @@ add_python() {
 	for p in "$root$lib"/lib-dynload/_ssl*.so "$root$lib"/lib-dynload/_hashlib*.so; do
 		add_program "$root" "${p#"$root"}"
 	done
-	wheel=$(find /usr/share/python-wheels /usr/lib/python3*/ensurepip /root/.pyenv/versions -name 'pip-*.whl' 2>/dev/null | head -n 1)
+	wheel=$(find /usr/share/python-wheels /usr/lib/python3*/ensurepip -name 'pip-*.whl' 2>/dev/null | head -n 1)
 	if [ -n "$wheel" ]; then cp "$wheel" "$root/pip.whl"; fi
 }
 

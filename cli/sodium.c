@@ -16,16 +16,16 @@ static int symbol(void *library, const char *name, void *ret)
 
 int sodium_load(struct sodium *ret, struct error *err)
 {
-	struct sodium s = { .library = dlopen("libsodium.so.23", RTLD_NOW | RTLD_LOCAL) };
+	struct sodium s = { .handle = dlopen("libsodium.so.23", RTLD_NOW | RTLD_LOCAL) };
 	int (*init)(void) = NULL;
-	if (!s.library)
-		s.library = dlopen("libsodium.so.26", RTLD_NOW | RTLD_LOCAL);
-	if (!s.library)
+	if (!s.handle)
+		s.handle = dlopen("libsodium.so.26", RTLD_NOW | RTLD_LOCAL);
+	if (!s.handle)
 		return error_set(err, ERR_UNAVAILABLE, "stored tokens need libsodium, which is not installed; install it, name a token-helper, or set "
 				 "SANDBOX_TOKEN");
-	if (symbol(s.library, "sodium_init", &init) != 0 || symbol(s.library, "crypto_aead_xchacha20poly1305_ietf_encrypt", &s.encrypt) != 0 ||
-	    symbol(s.library, "crypto_aead_xchacha20poly1305_ietf_decrypt", &s.decrypt) != 0 ||
-	    symbol(s.library, "crypto_pwhash", &s.pwhash) != 0 || init() < 0) {
+	if (symbol(s.handle, "sodium_init", &init) != 0 || symbol(s.handle, "crypto_aead_xchacha20poly1305_ietf_encrypt", &s.encrypt) != 0 ||
+	    symbol(s.handle, "crypto_aead_xchacha20poly1305_ietf_decrypt", &s.decrypt) != 0 ||
+	    symbol(s.handle, "crypto_pwhash", &s.pwhash) != 0 || init() < 0) {
 		sodium_unload(&s);
 		return error_set(err, ERR_UNAVAILABLE, "the libsodium found is not one this program can use");
 	}
@@ -35,9 +35,9 @@ int sodium_load(struct sodium *ret, struct error *err)
 
 void sodium_unload(struct sodium *s)
 {
-	if (s->library)
-		dlclose(s->library);
-	s->library = NULL;
+	if (s->handle)
+		dlclose(s->handle);
+	s->handle = NULL;
 }
 
 int sodium_derive(const struct sodium *s, const void *password, size_t n, const unsigned char salt[static SODIUM_SALT],

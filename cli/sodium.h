@@ -11,7 +11,7 @@ enum { SODIUM_KEY = 32, SODIUM_NONCE = 24, SODIUM_TAG = 16, SODIUM_SALT = 16 };
 enum { SODIUM_OPS = 3, SODIUM_MEMORY = 256 * 1024 * 1024 };
 
 struct sodium {
-	void *library;
+	void *handle;
 	/* XChaCha20-Poly1305 (IETF). */
 	int (*encrypt)(unsigned char *c, unsigned long long *c_n, const unsigned char *m, unsigned long long m_n, const unsigned char *ad,
 	               unsigned long long ad_n, const unsigned char *unused, const unsigned char *nonce, const unsigned char *key);

@@ -157,7 +157,7 @@ int token_store_put(const char *origin, const struct secret *token, const struct
 	auto_free char *dir = NULL;
 	auto_free char *name = NULL;
 	auto_free char *path = origin_path(origin, &dir, &name, err);
-	auto_sodium s = { .library = NULL };
+	auto_sodium s = { .handle = NULL };
 	auto_secret key = SECRET_INIT;
 	unsigned char salt[SODIUM_SALT];
 	if (!path || sodium_load(&s, err) != 0)
@@ -223,7 +223,7 @@ int token_store_get(const char *origin, struct secret *ret, struct error *err)
 	auto_json *o = NULL;
 	auto_buf nonce = BUF_INIT, sealed = BUF_INIT;
 	auto_secret key = SECRET_INIT;
-	auto_sodium s = { .library = NULL };
+	auto_sodium s = { .handle = NULL };
 	unsigned long long n = 0;
 	if (read_file(origin, &o, err) != 0)
 		return -1;

@@ -78,19 +78,26 @@ static const struct option_row stop_options[] = {
 	OPT_END,
 };
 
+/* *ret_pid: the one that ended, 0 when none ran. */
+static int stop_it(struct cli *cli, const struct stop_options *o, struct local_paths *p, pid_t *ret_pid, struct error *err)
+{
+	struct error e = ERROR_INIT;
+	*ret_pid = 0;
+	if (no_address(cli, err) != 0 || local_paths_find(p, err) != 0)
+		return -1;
+	if (local_pid(p->socket, ret_pid, &e) != 0 && e.code != ERR_UNREACHABLE) {
+		*err = e;
+		return -1;
+	}
+	return *ret_pid > 0 ? local_stop(*ret_pid, o->timeout_ms, err) : 0;
+}
+
 static int run_stop(struct cli *cli, void *opaque, struct error *err)
 {
 	const struct stop_options *o = opaque;
 	auto_paths p = { .state = NULL };
-	struct error e = ERROR_INIT;
-	pid_t pid = 0;
-	if (no_address(cli, err) != 0 || local_paths_find(&p, err) != 0)
-		return -1;
-	if (local_pid(p.socket, &pid, &e) != 0 && e.code != ERR_UNREACHABLE) {
-		*err = e;
-		return -1;
-	}
-	if (pid > 0 && local_stop(pid, o->timeout_ms, err) != 0)
+	pid_t pid;
+	if (stop_it(cli, o, &p, &pid, err) != 0)
 		return -1;
 	if (cli->json)
 		return print_daemon(cli, &p, 0, err);
@@ -113,15 +120,8 @@ static int run_restart(struct cli *cli, void *opaque, struct error *err)
 {
 	const struct stop_options *o = opaque;
 	auto_paths p = { .state = NULL };
-	struct error e = ERROR_INIT;
-	pid_t pid = 0;
-	if (no_address(cli, err) != 0 || local_paths_find(&p, err) != 0)
-		return -1;
-	if (local_pid(p.socket, &pid, &e) != 0 && e.code != ERR_UNREACHABLE) {
-		*err = e;
-		return -1;
-	}
-	if (pid > 0 && local_stop(pid, o->timeout_ms, err) != 0)
+	pid_t pid;
+	if (stop_it(cli, o, &p, &pid, err) != 0)
 		return -1;
 	return run_start(cli, NULL, err);
 }

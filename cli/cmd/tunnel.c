@@ -28,6 +28,19 @@ static void say_secret(struct cli *cli, const cJSON *answer)
 		out_note(cli, "the second line is the token, shown this once: Authorization: Bearer TOKEN, or once in a browser ?sandbox_token=TOKEN");
 }
 
+/* A call that answers with a tunnel: its address, and its secret when there is one. */
+static int ask_and_say(struct cli *cli, struct call *c, struct error *err)
+{
+	auto_json *answer = NULL;
+	if (session_call(cli, c, &answer, err) != 0)
+		return -1;
+	if (cli->json)
+		return out_json(cli, answer, err);
+	out_line("%s", json_text(tunnel_of(answer), "public_url"));
+	say_secret(cli, answer);
+	return 0;
+}
+
 /* --- create ----------------------------------------------------------------------------------------------------- */
 
 struct create_options {
@@ -55,7 +68,7 @@ static int run_create(struct cli *cli, void *opaque, struct error *err)
 	const struct create_options *o = opaque;
 	if (!o->port)
 		return error_set(err, ERR_INVALID, "'tunnel create' needs --port: the port inside");
-	auto_json *body = cJSON_CreateObject(), *answer = NULL;
+	auto_json *body = cJSON_CreateObject();
 	auto_free char *target = session_path("/v1/sandboxes/%s/tunnels", o->ref);
 	json_add_i64(body, "container_port", o->port);
 	if (o->subdomain)
@@ -67,13 +80,7 @@ static int run_create(struct cli *cli, void *opaque, struct error *err)
 	if (o->ttl_ms)
 		json_add_i64(body, "ttl_seconds", (o->ttl_ms + 999) / 1000);
 	struct call c = { .method = "POST", .target = target, .body = body };
-	if (session_call(cli, &c, &answer, err) != 0)
-		return -1;
-	if (cli->json)
-		return out_json(cli, answer, err);
-	out_line("%s", json_text(tunnel_of(answer), "public_url"));
-	say_secret(cli, answer);
-	return 0;
+	return ask_and_say(cli, &c, err);
 }
 
 static const struct verb tunnel_create = {
@@ -166,16 +173,9 @@ static const struct positional one_positionals[] = {
 static int run_secret(struct cli *cli, void *opaque, struct error *err)
 {
 	const struct one_options *o = opaque;
-	auto_json *answer = NULL;
 	auto_free char *target = session_path("/v1/sandboxes/%s/tunnels/%s/secret", o->ref, o->tunnel);
 	struct call c = { .method = "POST", .target = target };
-	if (session_call(cli, &c, &answer, err) != 0)
-		return -1;
-	if (cli->json)
-		return out_json(cli, answer, err);
-	out_line("%s", json_text(tunnel_of(answer), "public_url"));
-	say_secret(cli, answer);
-	return 0;
+	return ask_and_say(cli, &c, err);
 }
 
 static const struct verb tunnel_secret = {

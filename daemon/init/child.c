@@ -132,6 +132,7 @@ static _Noreturn void child_main(const struct launch *l, struct result *r)
 	bool root = l->who->uid == 0;
 	setsid();
 	umask(022);
+	sys_ordinary_priority();
 	raise_oom_score();
 	setrlimit(RLIMIT_NOFILE, &l->nofile);
 	r->stage = STAGE_TERMINAL;

@@ -338,6 +338,7 @@ static _Noreturn void helper_main(const char *name, int far, int (*fn)(int fd, v
 	sys_close_all_but(keep, ARRAY_LEN(keep));
 	prctl(PR_SET_NAME, name, 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	sys_ordinary_priority();
 	/* If memory runs out this goes before process 1 does. */
 	int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	ssize_t n = score < 0 ? 0 : write(score, "500", 3);

@@ -85,7 +85,7 @@ static void hunt(struct timer *t)
 		list_strangers(in, &found);
 	} while (reap_children(in));
 	/* What the killed ones had below them is adopted next, so look again until there is nothing. */
-	tree_signal(&found, true, SIGKILL);
+	tree_kill(&found, true);
 	if (found.len || exec_awaits_reaper(in))
 		timer_arm(&in->loop, &in->strangers, HUNT_MS);
 }
@@ -109,7 +109,7 @@ void reap_kill_group(struct init *in, pid_t main)
 {
 	auto_pids ours = { .items = NULL };
 	list_group(in, main, &ours);
-	tree_signal(&ours, true, SIGKILL);
+	tree_kill(&ours, true);
 }
 
 void reap_leave_group(struct init *in, pid_t main)
@@ -122,7 +122,7 @@ void reap_kill_all(struct init *in)
 	auto_pids self = { .items = NULL };
 	pids_add(&self, getpid());
 	for (int pass = 0; pass < 100; pass++) {
-		if (tree_signal(&self, false, SIGKILL) == 0)
+		if (tree_kill(&self, false) == 0)
 			break;
 		reap_children(in);
 		usleep(2000);

@@ -36,6 +36,25 @@ static void everything(int sig)
 	tree_signal(&self, false, sig);
 }
 
+/* What stayed in the command's group goes at once: the kernel lets no fork happen meanwhile. The first process's number is not
+ * given to another while its group has a member; with none left the group is nobody's, and then nothing is sent. */
+static void kill_everything(const struct supervisor *s)
+{
+	auto_pids self = { .items = NULL };
+	bool own = !s->exited;
+	pids_add(&self, getpid());
+	if (!own) {
+		auto_pids left = { .items = NULL };
+		struct process_stat st;
+		tree_children(getpid(), &left);
+		for (size_t i = 0; i < left.len && !own; i++)
+			own = process_stat(left.items[i], &st) == 0 && st.pgrp == s->main;
+	}
+	if (own)
+		kill(-s->main, SIGKILL);
+	tree_kill(&self, false);
+}
+
 /* Reaps what has ended. True when no child is left. */
 static bool reap(struct supervisor *s)
 {
@@ -129,7 +148,7 @@ _Noreturn void supervise(const struct launch *l, int sock)
 		if (none || (s.exited && !s.killing))
 			report_and_end(&s, !none);
 		if (s.killing && clock_mono_ms() >= s.kill_at_ms)
-			everything(SIGKILL);
+			kill_everything(&s);
 		wait_for_something(&s);
 	}
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -111,4 +112,10 @@ bool sys_become_subreaper(void)
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return false;
 	return prctl(PR_GET_CHILD_SUBREAPER, &on, 0, 0, 0) == 0 && on == 1;
+}
+
+void sys_ordinary_priority(void)
+{
+	if (getpriority(PRIO_PROCESS, 0) < 0)
+		setpriority(PRIO_PROCESS, 0, 0);
 }

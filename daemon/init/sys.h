@@ -24,5 +24,8 @@ void sys_close_all_but(const int *keep, size_t n);
 void sys_close_from(unsigned from);
 /* Makes this process a subreaper. False when the kernel takes the call and does nothing. */
 bool sys_become_subreaper(void);
+/* init and its supervisors run before all others of the sandbox (who starts it sees to that), or a command with many processes
+ * could not be ended: they would share what the CPU limit leaves. What they start for a user gives that up here. */
+void sys_ordinary_priority(void);
 
 #endif

@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { PIDS_MAX = 65536 };
+enum { PIDS_MAX = 65536, STOP_ROUNDS_MAX = 32 };
 
 void pids_done(struct pids *p)
 {
@@ -139,16 +141,62 @@ void tree_children(pid_t of, struct pids *ret)
 		scan_for_children(of, ret);
 }
 
+/* Breadth first: a parent is before its children, so it is signalled before they can be looked up again. */
+static void list_tree(const struct pids *roots, struct pids *ret)
+{
+	ret->len = 0;
+	for (size_t i = 0; i < roots->len; i++)
+		pids_add(ret, roots->items[i]);
+	for (size_t i = 0; i < ret->len; i++)
+		tree_children(ret->items[i], ret);
+}
+
+static size_t signal_from(const struct pids *all, size_t first, int sig)
+{
+	size_t n = 0;
+	for (size_t i = first; i < all->len; i++)
+		n += all->items[i] > 1 && kill(all->items[i], sig) == 0;
+	return n;
+}
+
 size_t tree_signal(const struct pids *roots, bool with_roots, int sig)
 {
-	/* Breadth first: a parent is signalled before its children are looked up again by the caller's next pass. */
 	auto_pids all = { .items = NULL };
-	for (size_t i = 0; i < roots->len; i++)
-		pids_add(&all, roots->items[i]);
-	for (size_t i = 0; i < all.len; i++)
-		tree_children(all.items[i], &all);
-	size_t n = 0;
-	for (size_t i = with_roots ? 0 : roots->len; i < all.len; i++)
-		n += all.items[i] > 1 && kill(all.items[i], sig) == 0;
-	return n;
+	list_tree(roots, &all);
+	return signal_from(&all, with_roots ? 0 : roots->len, sig);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+	return (*x > *y) - (*x < *y);
+}
+
+/* Leaves `now` sorted in `before`. */
+static bool same_as_before(const struct pids *now, struct pids *before)
+{
+	auto_pids sorted = { .items = NULL };
+	for (size_t i = 0; i < now->len; i++)
+		pids_add(&sorted, now->items[i]);
+	if (sorted.len)
+		qsort(sorted.items, sorted.len, sizeof(*sorted.items), by_number);
+	bool same = sorted.len == before->len && (sorted.len == 0 || memcmp(sorted.items, before->items, sorted.len * sizeof(*sorted.items)) == 0);
+	struct pids old = *before;
+	*before = sorted;
+	sorted = old;
+	return same;
+}
+
+size_t tree_kill(const struct pids *roots, bool with_roots)
+{
+	auto_pids all = { .items = NULL };
+	auto_pids before = { .items = NULL };
+	size_t first = with_roots ? 0 : roots->len;
+	for (int round = 0; round < STOP_ROUNDS_MAX; round++) {
+		list_tree(roots, &all);
+		if (same_as_before(&all, &before))
+			break;
+		signal_from(&all, first, SIGSTOP);
+	}
+	return signal_from(&all, first, SIGKILL);
 }

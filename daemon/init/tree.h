@@ -25,6 +25,9 @@ void pids_remove(struct pids *p, pid_t pid);
 void tree_children(pid_t of, struct pids *ret);
 /* Signals everything that descends from each root (roots included when asked). Returns how many were signalled. */
 size_t tree_signal(const struct pids *roots, bool with_roots, int sig);
+/* Ends them with SIGKILL. What forks faster than it can be found is stopped first, until a look finds nothing new: stopped
+ * processes keep their places under the process limit, so there is an end to it. Returns how many were killed. */
+size_t tree_kill(const struct pids *roots, bool with_roots);
 
 struct process_stat {
 	pid_t ppid, pgrp, session;

@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { START_MS = 60 * 1000, REMOVE_MS = 10 * 1000, REMOVE_POLL_US = 20 * 1000 };
+enum { START_MS = 60 * 1000, REMOVE_MS = 10 * 1000, REMOVE_POLL_US = 20 * 1000, INIT_NICE = -20 };
 
 void docker_name(const struct id *sandbox, char out[static DOCKER_NAME_MAX])
 {
@@ -169,7 +170,9 @@ static int start(struct runtime *rt, const struct id *sandbox, struct runtime_st
 	if (s.state != RUNTIME_RUNNING)
 		return error_set(err, ERR_UNAVAILABLE, "the container ended at once (exit status %d%s)", s.exit_code, s.oom_killed ? ", out of memory" : "");
 	s.mounts_pid = s.pid;
-	if (docker_is_gvisor(d, seen) && docker_gvisor_enclose(d, sandbox, seen, &s, err) != 0)
+	if (!docker_is_gvisor(d, seen))
+		setpriority(PRIO_PROCESS, (id_t)s.pid, INIT_NICE); /* as sys_ordinary_priority() in init expects; without the right it stays as it is */
+	else if (docker_gvisor_enclose(d, sandbox, seen, &s, err) != 0)
 		return -1;
 	*ret = s;
 	return 0;

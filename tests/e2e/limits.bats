@@ -33,8 +33,16 @@ teardown_file() {
 
 @test "processes: a fork bomb stays in its box and can be ended" {
 	run timeout 60 sandbox exec --timeout 3s "$BOX" -- sh -c 'f() { f | f & }; f; sleep 30'
+	until_ok 60 timeout 20 sandbox exec "$BOX" -- true
 	run -0 timeout 20 sandbox exec "$BOX" -- echo alive
 	[ "$output" = alive ]
+}
+
+@test "processes: commands have the ordinary priority, process 1 comes before them" {
+	run -0 timeout 20 sandbox exec "$BOX" -- awk '{ print $19 }' /proc/self/stat
+	[ "$output" = 0 ]
+	run -0 timeout 20 sandbox exec "$BOX" -- awk '{ print $19 }' /proc/1/stat
+	[ "$output" = -20 ]
 }
 
 @test "disk: /workspace has the size that was asked, and says so when full" {

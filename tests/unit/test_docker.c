@@ -237,7 +237,7 @@ static void found_killed_and_removed(void **state)
 	assert_int_equal(stats.memory_limit_bytes, 128 << 20);
 	assert_in_range(stats.pids, 1, 4);
 	assert_int_equal(rt->ops->kill(rt, &m.id, &err), 0);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 3000; i++) {
 		assert_int_equal(rt->ops->inspect(rt, &m.id, &s, &err), 0);
 		if (s.state == RUNTIME_EXITED)
 			break;

@@ -18,13 +18,14 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CONFIG_MAX = 64 * 1024, SEED_MAX = 64, DEVICES_MS = 20 * 1000, POLL_US = 2000, CLOCK_SLACK_S = 2 };
+enum { CONFIG_MAX = 64 * 1024, SEED_MAX = 64, DEVICES_MS = 20 * 1000, POLL_US = 2000, CLOCK_SLACK_S = 2, INIT_NICE = -20 };
 
 #ifndef MODULE_INIT_COMPRESSED_FILE
 #define MODULE_INIT_COMPRESSED_FILE 4
@@ -238,6 +239,7 @@ static void become_init(const struct boot *b)
 
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);
+	setpriority(PRIO_PROCESS, 0, INIT_NICE); /* init gives it up for what it starts */
 	execve(argv[0], (char *const *)(uintptr_t)argv, envp);
 	dup2(console, 1);
 }

@@ -4,10 +4,13 @@
  */
 #include "daemon/edge/internal.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/limits.h"
 #include "shared/base/mem.h"
 
 #include <string.h>
+
+enum { STARTING_MS = 20 * 1000, STARTING_WAIT_MS = 5 * 1000 };
 
 static struct origin *of(struct stream *s)
 {
@@ -199,7 +202,7 @@ static void on_accepted(struct stream *s, const struct tlv *fields)
 {
 	struct origin *o = of(s);
 	(void)fields;
-	o->accepted = true;
+	o->accepted = o->route->answered = true;
 	if (o->v) {
 		origin_push(o->v);
 		visitor_process(o->v);
@@ -276,6 +279,13 @@ static void refused(struct visitor *v, enum mux_error why, unsigned port)
 		visitor_page(v, 404, "what this name led to is gone");
 }
 
+/* The start command of a new sandbox, or the server that a new tunnel is for, may be a moment from listening: who comes that early waits. */
+static bool may_be_starting(const struct visitor *v)
+{
+	int64_t now = clock_mono_ms();
+	return !v->route->answered && now - v->route->added_ms < STARTING_MS && now - v->since_ms < STARTING_WAIT_MS;
+}
+
 static void on_closed(struct stream *s, const struct tlv *fields)
 {
 	struct origin *o = of(s);
@@ -283,6 +293,8 @@ static void on_closed(struct stream *s, const struct tlv *fields)
 	dead(o);
 	if (!o->v)
 		origin_close(o);
+	else if (!o->accepted && why == MUX_ERR_CONNECT && may_be_starting(o->v))
+		visitor_dial_later(o->v);
 	else if (!o->accepted)
 		refused(o->v, why, o->route->r.port);
 	else if (!o->ended || why != MUX_ERR_NONE)

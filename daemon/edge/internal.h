@@ -28,6 +28,8 @@ struct route {
 	struct route *next; /* of its bucket */
 	bool seen;          /* while the table is read again */
 	bool gone;          /* not in the table any more; freed with its last user */
+	bool answered;      /* its server took a connection once */
+	int64_t added_ms;
 	unsigned users;     /* requests and idle streams */
 	struct idle_list { struct origin *first; size_t n; } idle;
 	int64_t failures_since_ms;
@@ -73,6 +75,7 @@ struct visitor {
 	bool waiting;
 	int fd;
 	struct event *read, *write;
+	struct event *again;      /* dials once more; NULL before it is needed */
 	char peer[ADDRESS_TEXT_MAX];
 	bool trusted;
 	enum visitor_state state;
@@ -172,6 +175,8 @@ void visitor_free(struct visitor *v);
 /* Ends the connection at once, by a reset when bytes of an answer are missing. */
 void visitor_abort(struct visitor *v);
 void visitor_write(struct visitor *v, const void *p, size_t n);
+/* Dials once more in a moment; the request waits. */
+void visitor_dial_later(struct visitor *v);
 /* The answer is complete. */
 void visitor_answered(struct visitor *v);
 /* The request is over: the next one, or the end of the connection when what was written is out. */

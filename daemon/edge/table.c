@@ -1,6 +1,7 @@
 /* The route table: read as a whole, replaced route by route, so that what stays keeps its idle streams. */
 #include "daemon/edge/internal.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
@@ -80,6 +81,7 @@ static void add(void *ctx, const struct edge_route *given)
 	struct route **at = &e->buckets[bucket(given->label)];
 	r->r = *given;
 	r->seen = true;
+	r->added_ms = clock_mono_ms();
 	r->next = *at;
 	*at = r;
 }

@@ -21,6 +21,7 @@ enum {
 	READER_MS = 5 * 60 * 1000,     /* a visitor who takes nothing */
 	HALF_CLOSED_MS = 5 * 60 * 1000,
 	LINGER_MS = 2 * 1000,
+	AGAIN_MS = 100,
 };
 
 void visitor_reading(struct visitor *v, bool on)
@@ -47,6 +48,8 @@ void visitor_busy(struct visitor *v, bool busy)
 
 static void drop_request(struct visitor *v)
 {
+	if (v->again)
+		event_del(v->again);
 	origin_close(steal(&v->origin));
 	if (v->route)
 		route_release(v->e, steal(&v->route));
@@ -63,6 +66,8 @@ static void free_later(evutil_socket_t fd, short what, void *ctx)
 	(void)fd, (void)what;
 	event_free(v->read);
 	event_free(v->write);
+	if (v->again)
+		event_free(v->again);
 	buf_done(&v->in);
 	buf_done(&v->out);
 	free(v);
@@ -312,6 +317,21 @@ void visitor_new(struct edge *e, int take_fd, const char *peer, bool trusted)
 }
 
 /* --- time --- */
+
+static void on_again(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd, (void)what;
+	visitor_dial(ctx, true);
+}
+
+void visitor_dial_later(struct visitor *v)
+{
+	origin_close(steal(&v->origin));
+	if (!v->again)
+		v->again = event_new(v->e->base, -1, 0, on_again, v);
+	if (!v->again || event_add(v->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 }) != 0)
+		abort();
+}
 
 void visitor_tick(struct visitor *v, int64_t now)
 {

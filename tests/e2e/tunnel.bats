@@ -36,7 +36,7 @@ origin() {
 visit() {
 	local host=$1 path=${2:-/}
 	shift 2 || shift
-	curl -sS -m 10 --resolve "$host:$EDGE:127.0.0.1" "$@" "http://$host:$EDGE$path"
+	curl -sS -m 30 --resolve "$host:$EDGE:127.0.0.1" "$@" "http://$host:$EDGE$path"
 }
 
 status_of() {
@@ -134,6 +134,18 @@ raw() {
 	raw old one.localhost
 	raw bodies one.localhost
 	raw expect one.localhost
+}
+
+@test "who visits a new tunnel before its server listens waits for it" {
+	local pid
+	sandbox tunnel create two --port 7979 --subdomain early >/dev/null
+	visit early.localhost / >"$SBX_DIR/early" &
+	pid=$!
+	sleep 0.5
+	origin two 7979 early
+	wait "$pid"
+	[ "$(cat "$SBX_DIR/early")" = early ]
+	sandbox tunnel delete two early
 }
 
 @test "an answer that breaks off or lies about its length is told apart" {

@@ -40,15 +40,36 @@ add_npm() {
 	tar -C "$npm" --exclude=docs --exclude=man -cf - . | tar -C "$root/npm" -xf -
 }
 
-# tools_image NAME [FILE…]: makes the image; FILEs go into its root.
-tools_image() {
-	local root name=$1 git applet
-	shift
-	root=$(mktemp -d)
+# busybox_root ROOT: a root file system with busybox under all its names.
+busybox_root() {
+	local root=$1 applet
 	mkdir -p "$root/bin" "$root/tmp" "$root/etc" "$root/run" "$root/workspace" "$root/usr/bin" "$root/usr/lib" "$root/dev" "$root/proc" "$root/sys"
 	cp "$(command -v busybox)" "$root/bin/busybox"
 	"$root/bin/busybox" --list | grep -vx busybox | while read -r applet; do ln -s busybox "$root/bin/$applet"; done
 	printf 'root:x:0:0:root:/tmp:/bin/sh\n' >"$root/etc/passwd"
+}
+
+import_root() {
+	tar -C "$1" -cf - . | docker import -c 'LABEL io.sandbox.test=1' - "$2" >/dev/null
+	rm -rf "$1"
+}
+
+# python_image NAME: Python alone, as `python` too.
+python_image() {
+	local root
+	root=$(mktemp -d)
+	busybox_root "$root"
+	add_python "$root"
+	ln -s python3 "$root/usr/bin/python"
+	import_root "$root" "$1"
+}
+
+# tools_image NAME [FILE…]: makes the image; FILEs go into its root.
+tools_image() {
+	local root name=$1 git
+	shift
+	root=$(mktemp -d)
+	busybox_root "$root"
 	add_program "$root" /usr/bin/curl /usr/bin/git
 	git=$(git --exec-path)
 	add_program "$root" "$git/git-remote-http"
@@ -56,6 +77,5 @@ tools_image() {
 	add_python "$root"
 	! command -v npm >/dev/null || add_npm "$root"
 	if [ $# -gt 0 ]; then cp "$@" "$root/"; fi
-	tar -C "$root" -cf - . | docker import -c 'LABEL io.sandbox.test=1' - "$name" >/dev/null
-	rm -rf "$root"
+	import_root "$root" "$name"
 }

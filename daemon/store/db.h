@@ -49,6 +49,7 @@ enum db_mode {
 	DB_READ,   /* sees one moment; may not change anything */
 	DB_WRITE,  /* committed: survives the death of this process */
 	DB_SYNCED, /* committed: survives a power loss too */
+	DB_SCHEMA, /* as DB_SYNCED, for changes of the schema, which take as long as the tables are large: a statement may last an hour */
 };
 /* Waits for a connection. With SQLite writers exclude each other. With PostgreSQL they exclude each other only through the
  * rows they lock or change (store_lock_sandbox), and each statement of a writer sees what is committed when it runs. */

@@ -16,6 +16,7 @@
 enum {
 	QUEUE_MAX = 128,
 	QUEUE_SYNC = QUEUE_MAX - 4, /* read what is queued before it grows further */
+	SCHEMA_MS = 3600 * 1000,
 	OID_BOOL = 16, OID_INT8 = 20, OID_INT2 = 21, OID_INT4 = 23,
 	NUMBER_TEXT = 24,
 };
@@ -82,6 +83,8 @@ static int pg_begin(struct db *base, enum db_mode mode, struct db_tx **ret, stru
 	tx->db = db;
 	tx->mode = mode;
 	tx->conn = c;
+	if (mode == DB_SCHEMA)
+		c->answer_ms = SCHEMA_MS;
 	*ret = &tx->base;
 	return 0;
 }
@@ -124,6 +127,11 @@ static bool queue_begin(struct pg_tx *tx)
 	if (tx->begun)
 		return true;
 	tx->begun = queue_text(tx, tx->mode == DB_READ ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" : "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+	if (tx->begun && tx->mode == DB_SCHEMA) {
+		char text[64];
+		snprintf(text, sizeof(text), "SET LOCAL statement_timeout = %d", SCHEMA_MS);
+		tx->begun = queue_text(tx, text);
+	}
 	return tx->begun;
 }
 

@@ -14,6 +14,7 @@ struct pg_conn {
 	struct pg_pool *pool;
 	bool *prepared; /* by query */
 	int owed;       /* results of the last transaction's end that nobody has read yet */
+	int64_t answer_ms; /* how long a result may take; pg_take sets it to what the pool says */
 };
 
 /* Reads url and password; connects to nothing. */

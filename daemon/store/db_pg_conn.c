@@ -363,6 +363,7 @@ bool pg_mend(struct pg_pool *p)
 /* Reads what the end of the last transaction left; false: the connection is not usable any more. */
 static bool settle(struct pg_conn *c)
 {
+	c->answer_ms = c->pool->timeout_ms + GRACE_MS; /* the server's own limit comes first, see GRACE_MS */
 	while (c->owed > 0) {
 		PGresult *r = NULL;
 		if (pg_result(c, &r, NULL) != 0)
@@ -423,7 +424,7 @@ static int no_answer(struct pg_conn *c, struct error *err)
 {
 	struct pg_pool *p = c->pool;
 	char why[256];
-	snprintf(why, sizeof(why), "the database %.160s did not answer within %lld ms", p->where, (long long)(p->timeout_ms + GRACE_MS));
+	snprintf(why, sizeof(why), "the database %.160s did not answer within %lld ms", p->where, (long long)c->answer_ms);
 	pthread_mutex_lock(&p->lock);
 	note_away(p, why);
 	pthread_mutex_unlock(&p->lock);
@@ -432,7 +433,7 @@ static int no_answer(struct pg_conn *c, struct error *err)
 
 int pg_result(struct pg_conn *c, PGresult **ret, struct error *err)
 {
-	int64_t deadline = clock_mono_ms() + c->pool->timeout_ms + GRACE_MS;
+	int64_t deadline = clock_mono_ms() + c->answer_ms;
 	for (;;) {
 		int unsent = PQflush(c->pg);
 		if (unsent < 0)

@@ -206,7 +206,7 @@ static int lite_begin(struct db *base, enum db_mode mode, struct db_tx **ret, st
 {
 	struct lite *db = (struct lite *)base;
 	pthread_mutex_lock(&db->lock);
-	if (mode != DB_READ && (set_synced(db, mode == DB_SYNCED, err) != 0 || exec(db, "BEGIN IMMEDIATE", err) != 0)) {
+	if (mode != DB_READ && (set_synced(db, mode == DB_SYNCED || mode == DB_SCHEMA, err) != 0 || exec(db, "BEGIN IMMEDIATE", err) != 0)) {
 		pthread_mutex_unlock(&db->lock);
 		return -1;
 	}

@@ -58,7 +58,7 @@ int store_migrate(struct db *db, int64_t now, int64_t *ret_version, struct error
 	char name[64];
 	int64_t at = 0, known = migrations[ARRAY_LEN(migrations) - 1].version;
 	/* The writer's lock is held from the look to the last change: a second daemon that starts at once waits and finds it done. */
-	if (db_begin(db, DB_SYNCED, &tx, err) != 0)
+	if (db_begin(db, DB_SCHEMA, &tx, err) != 0)
 		return -1;
 	struct db_stmt *lock = db_query(tx, Q_MIGRATION_LOCK);
 	if (db_step(lock, err) < 0)

@@ -43,7 +43,7 @@ static struct store *open_store(const struct world *w)
 {
 	struct store *s = NULL;
 	struct error err = ERROR_INIT;
-	if (store_open(&(struct store_options){ .url = w->url, .timeout_ms = 1000 }, &s, &err) != 0)
+	if (store_open(&(struct store_options){ .url = w->url, .timeout_ms = 10 * 1000 }, &s, &err) != 0)
 		fail_msg("store_open: %s", err.message);
 	return s;
 }
@@ -242,6 +242,35 @@ static void many_that_start_at_once_migrate_once(void **state)
 	assert_string_equal(n, "1");
 }
 
+static void *hold_the_schema(void *arg)
+{
+	const struct world *w = arg;
+	pg_run(w->url, "BEGIN; SELECT pg_advisory_xact_lock(73083403, hashtext(current_schema())); SELECT pg_sleep(1.5); COMMIT");
+	return NULL;
+}
+
+/* Another daemon's migration, or this one's, may take longer than any other statement may. */
+static void a_change_of_the_schema_takes_its_time(void **state)
+{
+	need_pg();
+	struct world *w = *state;
+	pthread_t t;
+	struct store *s = NULL;
+	struct error err = ERROR_INIT;
+	int64_t start = clock_mono_ms();
+	assert_int_equal(pthread_create(&t, NULL, hold_the_schema, w), 0);
+	for (bool held = false; !held;) {
+		auto_free char *n = pg_ask(w->url, "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 73083403");
+		held = strcmp(n, "0") != 0;
+		assert_true(clock_mono_ms() - start < 20 * 1000);
+	}
+	if (store_open(&(struct store_options){ .url = w->url, .timeout_ms = 500 }, &s, &err) != 0)
+		fail_msg("store_open: %s", err.message);
+	pthread_join(t, NULL);
+	assert_true(clock_mono_ms() - start >= 1200);
+	store_close(s);
+}
+
 /* As on a standby: nothing may be written, whatever a session asks for. */
 static void a_read_only_database(void **state)
 {
@@ -429,7 +458,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(every_query_compiles), T(values_come_back_as_they_went), T(late_failures_undo_everything), T(readers_may_not_write),
-		T(schemas_of_other_versions), T(many_that_start_at_once_migrate_once), T(a_read_only_database), T(connections_that_cannot_be_made),
+		T(schemas_of_other_versions), T(many_that_start_at_once_migrate_once), T(a_change_of_the_schema_takes_its_time),
+		T(a_read_only_database), T(connections_that_cannot_be_made),
 		T(idle_connections_that_died_are_replaced), T(a_transaction_that_loses_its_connection_fails), T(slow_statements_end),
 		T(busy_pools_say_so), T(twenty_users_over_losses),
 	};

@@ -247,7 +247,7 @@ install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-driver-
 	for f in man/*.5; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man5/"; done
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
 	install -m 0755 installer/base-image installer/microvm-kernel "$(DESTDIR)$(SERVERDIR)/"
-	install -m 0644 installer/Caddyfile installer/logrotate installer/sandboxd.conf.example LICENSE "$(DESTDIR)$(SERVERDIR)/"
+	install -m 0644 installer/Caddyfile installer/logrotate installer/*.conf.example LICENSE "$(DESTDIR)$(SERVERDIR)/"
 	install -d "$(DESTDIR)$(UNITDIR)"
 	for u in installer/systemd/*.service; do sed "s|@BINDIR@|$(UNITBINDIR)|" "$$u" >"$(DESTDIR)$(UNITDIR)/$${u##*/}" && chmod 644 "$(DESTDIR)$(UNITDIR)/$${u##*/}" || exit 1; done
 
@@ -265,8 +265,10 @@ uninstall:
 	rm -f "$(DESTDIR)$(BASHCOMPDIR)/sandbox" "$(DESTDIR)$(ZSHCOMPDIR)/_sandbox" "$(DESTDIR)$(FISHCOMPDIR)/sandbox.fish"
 	rm -rf "$(DESTDIR)$(DOCDIR)" "$(DESTDIR)$(SKILLDIR)" "$(DESTDIR)$(SERVERDIR)"
 	for u in installer/systemd/*.service; do rm -f "$(DESTDIR)$(UNITDIR)/$${u##*/}"; done
-	-rmdir "$(DESTDIR)$(PREFIX)/share/sandbox" 2>/dev/null
-	-rmdir "$(DESTDIR)$(LIBEXECDIR)" 2>/dev/null
+	for d in "$(LIBEXECDIR)" "$(PREFIX)/libexec" "$(PREFIX)/share/sandbox" "$(UNITDIR)" "$(PREFIX)/lib/systemd" "$(BASHCOMPDIR)" "$(PREFIX)/share/bash-completion" \
+		"$(ZSHCOMPDIR)" "$(PREFIX)/share/zsh" "$(FISHCOMPDIR)" "$(PREFIX)/share/fish" "$(MANDIR)/man1" "$(MANDIR)/man5" "$(MANDIR)/man8" "$(PREFIX)/share/doc" \
+		$(if $(filter /usr /usr/local,$(PREFIX)),/etc/fish,"$(MANDIR)" "$(PREFIX)/share" "$(PREFIX)/lib" "$(BINDIR)" "$(PREFIX)"); do \
+		[ ! -d "$(DESTDIR)$$d" ] || rmdir "$(DESTDIR)$$d" 2>/dev/null || :; done
 
 clean:
 	rm -rf $(BUILD)

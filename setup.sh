@@ -8,7 +8,7 @@ usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install,
        ./setup.sh check [OPTIONS]       install what the tests need, run all tests, stop what was started
        ./setup.sh check-full [OPTIONS]  all of that and what takes longer
        ./setup.sh --url URL [OPTIONS]   install a release instead of this checkout; --url URL --help says more
-       ./setup.sh --uninstall [--prefix DIR]   remove what was installed, whichever way
+       ./setup.sh --uninstall [--purge] [--prefix DIR]   remove what was installed, whichever way
 
   --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
   --base KIND        base image when none exists: busybox (default), debian (by debootstrap), or the name of an image to pull
@@ -16,7 +16,8 @@ usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install,
   --microvm          also the microvm tier (QEMU and Debian's cloud kernel), where KVM boots a virtual machine
   --docker-group     add the calling user to the docker group (that equals root on this machine)
   --dry-run          say what would be done, change nothing
-  --yes              do not ask before installing packages
+  --purge            with --uninstall: also the daemon's records and settings, and the base image
+  --yes              do not ask before installing packages; with --uninstall: end sandboxes that still run
   -h, --help         this text
 
 Every change to the machine is named before it is made. Nothing is downloaded but packages of the distribution,
@@ -46,11 +47,11 @@ BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicroht
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
 MICROVM_PACKAGES="qemu-system-x86"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 python3-pip-whl procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev qemu-system-x86 openssh-server sudo csh systemd"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 python3-pip-whl procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 minisign wget dpkg-dev qemu-system-x86 openssh-server sudo csh systemd logrotate"
 FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user"
 
 parse_arguments() {
-	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0 microvm=0
+	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0 microvm=0 purge=0
 	while [ $# -gt 0 ]; do
 		case $1 in
 		install | check | check-full) action=$1 ;;
@@ -62,6 +63,7 @@ parse_arguments() {
 		--no-docker) use_docker=0 ;;
 		--docker-group) docker_group=1 ;;
 		--microvm) microvm=1 ;;
+		--purge) purge=1 ;;
 		--dry-run) dry_run=1 ;;
 		--yes | -y) yes=1 ;;
 		-h | --help) usage; exit 0 ;;
@@ -173,6 +175,15 @@ wait_for_engine() {
 	return 1
 }
 
+# The end of its log, for whoever has to find out why it did not start.
+engine_says() {
+	if [ -d /run/systemd/system ]; then
+		echo "see: journalctl -u docker"
+	else
+		echo "its log, /var/log/dockerd.log, ends with: $(tail -n 1 /var/log/dockerd.log 2>/dev/null | cut -c 1-300)"
+	fi
+}
+
 ensure_engine() {
 	engine_socket=/var/run/docker.sock
 	if engine_answers "$engine_socket"; then
@@ -200,7 +211,7 @@ ensure_engine() {
 		say "starting dockerd by hand (no service manager here); log: /var/log/dockerd.log"
 		as_root sh -c 'setsid dockerd --pidfile /run/sandbox-dockerd.pid >>/var/log/dockerd.log 2>&1 </dev/null &'
 	fi
-	wait_for_engine "$engine_socket" || die "Docker Engine does not answer on $engine_socket; see its log (journalctl -u docker, /var/log/dockerd.log)"
+	wait_for_engine "$engine_socket" || die "Docker Engine does not answer on $engine_socket; $(engine_says)"
 }
 
 maybe_docker_group() {
@@ -419,16 +430,55 @@ load_test_image() {
 		'http://engine/images/create?fromSrc=-&repo=sandbox-base&tag=latest' >/dev/null || die "the engine refused the tests' base image"
 }
 
-# The installer of releases, for `--url`, and for what it put below the prefix.
-do_uninstall() {
-	if [ -f "$prefix/share/sandbox/manifest" ]; then
-		installer/hosted.sh --uninstall --prefix "$prefix"
-		return
+# Sandboxes are ended by who says so, and the daemon that would look after them only then.
+end_daemon() {
+	"$prefix/bin/sandbox" daemon status >/dev/null 2>&1 || return 0
+	live=$("$prefix/bin/sandbox" list -q 2>/dev/null | wc -l)
+	if [ "$live" -gt 0 ]; then
+		[ "$yes" -eq 1 ] || die "$live sandboxes still run (sandbox list): end them, or give --yes; nothing was removed"
+		say "ending $live sandboxes"
+		"$prefix/bin/sandbox" delete --all --yes --wait >"$log" 2>&1 || die_logged 5 "not every sandbox could be ended; nothing was removed"
 	fi
+	if [ "$purge" -eq 1 ]; then "$prefix/bin/sandbox" image remove sandbox-base:latest >"$log" 2>&1 || say "the base image stays: $(tail -n 1 "$log")"; fi
+	say "stopping the local daemon"
+	"$prefix/bin/sandbox" daemon stop >"$log" 2>&1 || die_logged 5 "the daemon did not stop; nothing was removed"
+	# What the probe of the engine runs in has no user's name.
+	[ "$purge" -eq 0 ] || curl -fsS --max-time 20 --unix-socket /var/run/docker.sock -X DELETE "http://engine/images/sandbox-probe:$(cat VERSION)" >/dev/null 2>&1 || :
+}
+
+purge_records() {
+	if [ "$(id -u)" -eq 0 ]; then
+		set -- /var/lib/sandbox /run/sandbox /etc/sandbox
+	else
+		set -- "${XDG_STATE_HOME:-$HOME/.local/state}/sandbox" "${XDG_CONFIG_HOME:-$HOME/.config}/sandbox"
+	fi
+	for d; do
+		[ -e "$d" ] || continue
+		say "removing $d"
+		rm -rf "$d" || die "could not remove $d"
+	done
+}
+
+remove_installed() {
+	# What the installer of releases put there it also removes.
+	if [ -f "$prefix/share/sandbox/manifest" ]; then
+		installer/hosted.sh --uninstall --prefix "$prefix" || exit 1
+	else
+		make -s uninstall PREFIX="$prefix" >"$log" 2>&1 || die_logged 5 "make uninstall PREFIX=$prefix failed"
+	fi
+}
+
+do_uninstall() {
 	[ -e "$prefix/bin/sandbox" ] || die "nothing is installed below $prefix"
-	[ "$dry_run" -eq 0 ] || { say "would remove what make install put below $prefix"; return 0; }
-	make -s uninstall PREFIX="$prefix" >"$log" 2>&1 || die_logged 5 "make uninstall PREFIX=$prefix failed"
-	say "removed from $prefix; settings and the daemon's records stay"
+	if [ "$dry_run" -eq 1 ]; then
+		say "would stop the local daemon and remove what was installed below $prefix"
+		[ "$purge" -eq 0 ] || say "would remove the daemon's records, settings and base image too"
+		return 0
+	fi
+	end_daemon
+	remove_installed
+	if [ "$purge" -eq 1 ]; then purge_records; else say "settings and the daemon's records stay (--purge removes them)"; fi
+	say "removed from $prefix; packages that were installed stay, Docker Engine among them"
 }
 
 do_check() {

@@ -11,17 +11,20 @@
 #include "shared/base/mem.h"
 
 #include <getopt.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define CONTROLLER_USER "sandboxd"
 
 enum { EXIT_USAGE = 2, PASSWORD_BYTES = 32, CERTIFICATE_DAYS = 825 };
 
 struct first {
 	char *config, *dir; /* dir: where config lies */
-	const char *listen, *database, *profile;
+	const char *listen, *database, *profile, *role;
 	struct strv names;
-	bool tls, force;
+	bool tls, force, given; /* given: to the controller's user */
 	struct strv written;
 };
 
@@ -32,6 +35,9 @@ static const char help[] =
 	"\n"
 	"  --config FILE          where (/etc/sandbox/sandboxd.conf for root,\n"
 	"                         ~/.config/sandbox/sandboxd.conf otherwise)\n"
+	"  --role ROLE            all (default), or controller: without a runtime, for\n"
+	"                         sandboxd-controller.service and its user sandboxd; FILE is\n"
+	"                         then /etc/sandbox-controller/sandboxd.conf for root\n"
 	"  --listen ADDRESS:PORT  serve TCP too, with tokens; beyond loopback only with --tls\n"
 	"  --name NAME            a name or address clients use for this server; repeatable\n"
 	"  --tls                  HTTPS with a new key and a self-signed certificate for the names\n"
@@ -39,6 +45,11 @@ static const char help[] =
 	"  --profile PROFILE      strict (default) or trusted-workstation\n"
 	"  --force                replace what is there\n"
 	"  --help                 print this and end\n";
+
+static bool is_controller(const struct first *f)
+{
+	return f->role && strcmp(f->role, "controller") == 0;
+}
 
 static char *absolute(const char *path)
 {
@@ -68,6 +79,9 @@ static int take_option(int c, struct first *f)
 	case 'p':
 		f->profile = optarg;
 		return 0;
+	case 'r':
+		f->role = optarg;
+		return 0;
 	case 'f':
 		f->force = true;
 		return 0;
@@ -81,7 +95,7 @@ static int parse(int argc, char **argv, struct first *f, bool *ret_help)
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' }, { "listen", required_argument, NULL, 'l' }, { "name", required_argument, NULL, 'n' },
 		{ "tls", no_argument, NULL, 't' }, { "database", required_argument, NULL, 'd' }, { "profile", required_argument, NULL, 'p' },
-		{ "force", no_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "role", required_argument, NULL, 'r' }, { "force", no_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	int c;
 	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
@@ -156,6 +170,8 @@ static void daemon_section(const struct first *f, struct buf *conf)
 {
 	buf_adds(conf, "# Written by sandboxd init. Every key with its default: sandboxd --print-config, sandboxd.conf(5).\n"
 		       "# A changed file is checked by sandboxd --check-config and read again on SIGHUP.\n\n[daemon]\n");
+	if (is_controller(f))
+		buf_adds(conf, "role = controller\n");
 	if (f->listen)
 		buf_addf(conf, "listen = %s\n", f->listen);
 	for (size_t i = 0; i < f->names.len; i++)
@@ -188,11 +204,27 @@ static int check_text(const struct first *f, const struct buf *conf, struct erro
 	return rc;
 }
 
+/* What the controller's unit reads is its user's, who may not exist yet. */
+static int give_to_user(struct first *f, struct error *err)
+{
+	struct passwd entry, *user = NULL;
+	char text[4096];
+	if (getpwnam_r(CONTROLLER_USER, &entry, text, sizeof(text), &user) != 0 || !user)
+		return 0;
+	f->given = true;
+	for (size_t i = 0; i < f->written.len; i++)
+		if (chown(f->written.items[i], user->pw_uid, user->pw_gid) != 0)
+			return error_errno(err, "giving %s to " CONTROLLER_USER, f->written.items[i]);
+	return chown(f->dir, user->pw_uid, user->pw_gid) == 0 ? 0 : error_errno(err, "giving %s to " CONTROLLER_USER, f->dir);
+}
+
 static int write_all(struct first *f, struct error *err)
 {
 	auto_buf conf = BUF_INIT;
 	if (!f->force && access(f->config, F_OK) == 0)
 		return error_set(err, ERR_CONFLICT, "%s is there already; --force replaces it", f->config);
+	if (f->role && !is_controller(f) && strcmp(f->role, "all") != 0)
+		return error_set(err, ERR_INVALID, "--role %.32s: want all or controller; a worker's file is an example of the server's", f->role);
 	if (f->tls && !f->listen)
 		return error_set(err, ERR_INVALID, "--tls is about --listen, which is missing");
 	daemon_section(f, &conf);
@@ -200,7 +232,9 @@ static int write_all(struct first *f, struct error *err)
 		return -1;
 	if (f->profile)
 		buf_addf(&conf, "\n[policy]\nprofile = %s\n", f->profile);
-	return check_text(f, &conf, err) == 0 ? write_new(f, f->config, conf.data, conf.len, 0600, err) : -1;
+	if (check_text(f, &conf, err) != 0 || write_new(f, f->config, conf.data, conf.len, 0600, err) != 0)
+		return -1;
+	return is_controller(f) && geteuid() == 0 ? give_to_user(f, err) : 0;
 }
 
 /* --- what comes next ------------------------------------------------------------------------------------------------ */
@@ -231,17 +265,24 @@ static void say_next(const struct first *f)
 	printf("\nNext:\n");
 	if (f->database)
 		say_database(f);
-	if (geteuid() == 0 && access("/run/systemd/system", F_OK) == 0)
-		printf("  systemctl enable --now sandboxd\n");
+	bool systemd = geteuid() == 0 && access("/run/systemd/system", F_OK) == 0;
+	if (systemd && is_controller(f) && !f->given)
+		printf("  adduser --system --group --no-create-home " CONTROLLER_USER " && chown -R " CONTROLLER_USER ": %s\n", f->dir);
+	if (systemd)
+		printf("  systemctl enable --now sandboxd%s\n", is_controller(f) ? "-controller" : "");
 	else
 		printf("  sandboxd --config %s\n", f->config);
 	printf("  sandbox doctor\n");
+	if (is_controller(f))
+		printf("A worker on another machine: sandbox node add root@HOST --controller https://NAME:PORT\n");
 	if (f->listen)
 		say_clients(f);
 }
 
 static int run(struct first *f, struct error *err)
 {
+	if (!f->config && is_controller(f) && geteuid() == 0)
+		f->config = xstrdup("/etc/sandbox-controller/sandboxd.conf");
 	if (!f->config)
 		f->config = daemon_default_config_path();
 	if (!f->config)

@@ -145,6 +145,24 @@ gone() {
 	works busy
 }
 
+@test "records are dumped while the daemon works and come back after a loss" {
+	local id later dump=$BATS_TEST_TMPDIR/sandbox.dump
+	id=$(sbx_create --name keeper)
+	"$SANDBOX_TEST_PG_BIN/pg_dump" --format=custom --dbname="$PG_URL" --file="$dump"
+	later=$(sbx_create --name later)
+	sbx_kill TERM
+	pg_drop "$PG_NAME"
+	pg_sql "CREATE DATABASE $PG_NAME"
+	"$SANDBOX_TEST_PG_BIN/pg_restore" --clean --if-exists --no-owner --dbname="$PG_URL" "$dump"
+	sbx_daemon
+	[ "$(sandbox inspect keeper --json | jq -r .id)" = "$id" ]
+	until_ok 20 works keeper
+	# What was made after the copy has no record: reconciliation removes it.
+	run -3 timeout 20 sandbox inspect later
+	until_ok 60 sh -c "[ -z \"\$(docker ps -aq --filter label=io.sandbox.id=$later)\" ]"
+	timeout 60 sandbox delete keeper --wait
+}
+
 @test "nothing of a second driver or of a password is accepted silently" {
 	run "$BUILD/sandboxd" --check-config --set store.driver=mysql
 	[ "$status" -ne 0 ]

@@ -113,16 +113,92 @@ setup() {
 	[[ $output == *pg_dump* ]]
 }
 
-@test "the unit is valid, narrow, and leaves sandboxes alone" {
+# unit NAME: with the programs under test filled in.
+unit() {
+	sed "s|@BINDIR@/sandboxd|$BUILD/sandboxd|" "$TOP/installer/systemd/$1.service" >"$T/$1.service"
+}
+
+@test "the units are valid and narrow; those of workers leave sandboxes alone" {
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
-	sed "s|@BINDIR@/sandboxd|$BUILD/sandboxd|" "$TOP/installer/systemd/sandboxd.service" >"$T/sandboxd.service"
-	run -0 systemd-analyze verify --man=no "$T/sandboxd.service"
-	[ -z "$output" ]
-	grep -qx 'KillMode=process' "$T/sandboxd.service"
-	grep -qx 'RuntimeDirectoryPreserve=yes' "$T/sandboxd.service"
-	# With a mount namespace of its own the engine would not see the workspaces.
-	run grep -E '^(Private(Tmp|Devices|Mounts|Users)|Protect(System|Home|KernelModules|KernelTunables|ControlGroups|Proc)|Read(Only|Write)Paths|InaccessiblePaths|TemporaryFileSystem|BindPaths|RootDirectory|MountAPIVFS)=' "$T/sandboxd.service"
-	[ "$status" -eq 1 ]
+	local u
+	for u in sandboxd sandboxd-controller sandboxd-worker; do
+		unit $u
+		run -0 systemd-analyze verify --man=no "$T/$u.service"
+		[ -z "$output" ]
+	done
+	# The figure is tenths of systemd's exposure: 9.6 is a unit without any of this.
+	if systemd-analyze --help | grep -q -- --offline; then
+		run -0 systemd-analyze security --offline=yes --threshold=20 "$T/sandboxd-controller.service"
+		run -0 systemd-analyze security --offline=yes --threshold=75 "$T/sandboxd.service"
+		run -0 systemd-analyze security --offline=yes --threshold=75 "$T/sandboxd-worker.service"
+	fi
+	for u in sandboxd sandboxd-worker; do
+		grep -qx 'KillMode=process' "$T/$u.service"
+		grep -qx 'RuntimeDirectoryPreserve=yes' "$T/$u.service"
+		# With a mount namespace of its own the engine would not see the workspaces.
+		run grep -E '^(Private(Tmp|Devices|Mounts|Users)|Protect(System|Home|KernelModules|KernelTunables|ControlGroups|Proc)|Read(Only|Write)Paths|InaccessiblePaths|TemporaryFileSystem|BindPaths|RootDirectory|MountAPIVFS)=' "$T/$u.service"
+		[ "$status" -eq 1 ]
+	done
+	# The unit that node add writes differs from the packaged worker's in nothing that makes it wider.
+	[ "$(sed -n 's/^CapabilityBoundingSet=//p' "$T/sandboxd-worker.service")" = \
+		"$(tr -d '\n\t"' <"$TOP/cli/enroll/scripts.c" | sed -n 's/.*CapabilityBoundingSet=\([A-Z_ ]*\)\\n.*/\1/p')" ]
+}
+
+@test "the examples are what the daemon takes" {
+	local f
+	for f in "$TOP"/installer/*.conf.example; do
+		run -0 sandboxd --config "$f" --check-config
+	done
+	[ "$(find "$TOP/installer" -name '*.conf.example' | wc -l)" -eq 3 ]
+}
+
+@test "a controller needs neither root, nor capabilities, nor an engine" {
+	[ "$(id -u)" -eq 0 ] || skip "not root"
+	local port pid
+	# A folder of its own: others may not look into bats' own.
+	T=$(mktemp -d "${TMPDIR:-/tmp}/sbx-controller.XXXXXX")
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	run -2 sandboxd init --config "$T/c/s.conf" --role worker
+	run -0 sandboxd init --config "$T/c/s.conf" --role controller --listen "127.0.0.1:$port" --tls --name localhost
+	grep -qx 'role = controller' "$T/c/s.conf"
+	mkdir -m 0700 "$T/state"
+	mkdir "$T/run"
+	chown -R 65534:65534 "$T/c" "$T/state" "$T/run"
+	chmod 711 "$T"
+	# What the unit says, as far as a process can have it without systemd; the programs may lie where nobody else looks.
+	cp "$BUILD/sandboxd" "$T/sandboxd"
+	setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs env -i "$T/sandboxd" --config "$T/c/s.conf" \
+		--set daemon.role=controller --set "daemon.state_dir=$T/state" --set "daemon.socket=$T/run/d.sock" >"$T/log" 2>&1 3>&- 4>&- &
+	pid=$!
+	until_ok 30 test -S "$T/run/d.sock" || cat "$T/log"
+	curl -fsS --max-time 20 --cacert "$T/c/tls.crt" "https://localhost:$port/readyz" -o "$T/ready"
+	grep -q '^CapBnd:.0000000000000000$' "/proc/$pid/status"
+	# Root on that machine is its admin.
+	run -0 sandbox --server "unix://$T/run/d.sock" node token -q rack-1
+	[[ $output == sbj_*.sha256//* ]]
+	kill "$pid"
+	wait "$pid" || true
+	rm -rf "$T"
+}
+
+@test "the log is rotated while the daemon goes on writing to it" {
+	command -v logrotate >/dev/null || skip "no logrotate"
+	local pid
+	mkdir -m 0755 "$T/log"
+	sandboxd --set "daemon.state_dir=$T/state" --set "daemon.socket=$T/d.sock" --set worker.docker_socket=/nonexistent --set daemon.log_level=debug >>"$T/log/sandboxd.log" 2>&1 3>&- 4>&- &
+	pid=$!
+	until_ok 30 curl -fs --max-time 5 --unix-socket "$T/d.sock" http://x/healthz -o /dev/null
+	sed "s|/var/log/sandboxd.log|$T/log/sandboxd.log|" "$TOP/installer/logrotate" >"$T/rule"
+	chmod 644 "$T/rule"
+	run -0 logrotate --force --state "$T/rotated" "$T/rule"
+	[ -s "$T/log/sandboxd.log.1" ]
+	curl -fsS --max-time 5 --unix-socket "$T/d.sock" http://x/healthz -o /dev/null
+	kill -HUP "$pid"
+	until_ok 20 test -s "$T/log/sandboxd.log"
+	kill "$pid"
+	wait "$pid" || true
+	# Written from its beginning, not behind a hole of the size it had.
+	[ "$(head -c 1 "$T/log/sandboxd.log" | od -An -tu1 | tr -d ' ')" != 0 ]
 }
 
 @test "the unit's capabilities are enough, readiness is told, and a sandbox outlives a restart" {

@@ -89,5 +89,47 @@ as_installed() {
 	[ -x "$DIR/a b/bin/sandboxd" ]
 	[ -f "$DIR/a b/share/man/man1/sandbox-run.1" ]
 	timeout 60 make -s -C "$TOP" BUILD="$BUILD" uninstall PREFIX="$DIR/a b"
-	[ -z "$(find "$DIR/a b" -type f)" ]
+	[ ! -e "$DIR/a b" ]
+}
+
+# uninstall ARGUMENT…: setup.sh's own functions, over a place and a daemon of this test; packages and the engine are left alone.
+uninstall() {
+	timeout 120 env XDG_STATE_HOME="$DIR/state" XDG_CONFIG_HOME="$DIR/config" sh -c ". '$DIR/functions'; cd '$TOP' || exit 1
+		id() { echo 1000; }
+		keep_log=0 work='$DIR' log='$DIR/log'; parse_arguments --uninstall --prefix '$DIR/p' \"\$@\"; prefix='$DIR/p'; make() { command make BUILD='$BUILD' \"\$@\"; }; do_uninstall" sh "$@"
+}
+
+@test "uninstall ends the daemon, asks before it ends sandboxes, and with --purge leaves nothing" {
+	need_engine
+	sed '$d' "$TOP/setup.sh" >"$DIR/functions"
+	timeout 300 make -s -C "$TOP" BUILD="$BUILD" -o all install PREFIX="$DIR/p"
+	mkdir -p "$DIR/state/sandbox" "$DIR/config/sandbox"
+	local pid sock=$DIR/d.sock
+	"$DIR/p/bin/sandboxd" --set "daemon.state_dir=$DIR/state/sandbox" --set "daemon.socket=$sock" --set "worker.docker_socket=$DOCKER_SOCKET" --set worker.gvisor_runtime= \
+		--set policy.max_host_pressure=1 >"$DIR/daemon.log" 2>&1 </dev/null 3>&- 4>&- &
+	pid=$!
+	until_ok 60 curl -fs --max-time 5 --unix-socket "$sock" http://x/readyz -o /dev/null
+	# Its own daemon is found by the address; stopping it is tried by a program in its place, since no service manager started it.
+	mv "$DIR/p/bin/sandbox" "$DIR/real"
+	cat >"$DIR/p/bin/sandbox" <<-TXT
+		#!/bin/bash
+		case "\$1 \$2" in
+		"daemon status") kill -0 $pid ;;
+		"daemon stop") kill $pid ;;
+		"image remove") exit 0 ;;
+		*) exec "$DIR/real" --server "unix://$sock" "\$@" ;;
+		esac
+	TXT
+	chmod 755 "$DIR/p/bin/sandbox"
+	"$DIR/p/bin/sandbox" create -q --image "$IMAGE" --disk-mib 64 >"$DIR/id"
+	run -1 uninstall --purge
+	[[ $output == *"1 sandboxes still run"*"nothing was removed"* ]]
+	[ -x "$DIR/p/bin/sandboxd" ]
+	run -0 uninstall --purge --yes
+	echo "$output"
+	sbx_gone "$pid"
+	[ ! -e "$DIR/p" ]
+	[ ! -e "$DIR/state/sandbox" ]
+	[ ! -e "$DIR/config/sandbox" ]
+	[ -z "$(docker ps -aq --filter "label=io.sandbox.id=$(cat "$DIR/id")")" ]
 }

@@ -217,14 +217,14 @@ int docker_gvisor_probe(struct docker *d, struct runtime_probe *p, const cJSON *
 		return -1;
 	spec_init(&spec);
 	spec.resources = (struct resources){ .cpu_millis = PROBE_CPU_MILLIS, .memory_mib = PROBE_MEMORY_MIB, .pids = PROBE_PIDS };
-	/* A machine under load may be too slow once for what is to be seen. */
+	/* A machine under load may be too slow once for what is to be seen: an exercise can be over before its cgroup was looked at. */
 	do
 		rc = run_exercises(d, p, digest, &spec, &local);
-	while (rc != 0 && local.code == ERR_UNAVAILABLE && clock_mono_ms() < last);
+	while (rc != 0 && local.code != ERR_UNREACHABLE && clock_mono_ms() < last);
 	spec_done(&spec);
 	if (rc != 0 && local.code == ERR_UNREACHABLE)
 		return error_set(err, local.code, "%s", local.message);
 	docker_offer(t, rc == 0, rc == 0 ? "a probe ran, and the memory, CPU and PID limits stopped it" : local.message);
-	t->again = rc != 0 && local.code == ERR_UNAVAILABLE;
+	t->again = rc != 0;
 	return 0;
 }

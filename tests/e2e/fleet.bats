@@ -214,15 +214,19 @@ call() {
 	sandbox node remove w3
 }
 
+refuses_unconnected() {
+	run run_in "$1" -- true
+	[ "$status" -eq 125 ] && [[ "$output" == *"not connected"* ]]
+}
+
 @test "a worker that is killed comes back: what ran goes on, its output is whole" {
 	make --name kept
 	local w op
 	w=$(sandbox list --json=node_name | grep -o 'w[12]')
 	op=$(run_in -d -q kept -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.2; done')
 	fleet_kill "$w" KILL
-	run run_in kept -- true
-	[ "$status" -eq 125 ]
-	[[ "$output" == *"not connected"* ]]
+	# One that is asked before the controller noticed the loss is lost with the link; then it is said at once.
+	until_ok 20 refuses_unconnected kept
 	fleet_worker "$w" --set worker.max_sandboxes=3
 	until_ok 20 link_up "$w"
 	until_ok 20 ended "$op"

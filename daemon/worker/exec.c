@@ -28,7 +28,7 @@ struct box *box_get(struct execs *e, const struct id *sandbox)
 void box_release(struct execs *e, struct box *b)
 {
 	/* Kept while the sandbox lives: its defaults are asked for again with the next command. */
-	if (b->busy || b->execs || b->relays || (!b->dropped && initlink_known(e->links, &b->sandbox)))
+	if (b->busy || b->execs || b->relays || b->dials || (!b->dropped && initlink_known(e->links, &b->sandbox)))
 		return;
 	idmap_remove(&e->boxes, &b->sandbox);
 	defaults_free(b->defaults);
@@ -131,6 +131,7 @@ void execs_free(struct execs *e)
 
 		b->busy = true;
 		relay_end_all(b, MUX_ERR_UNAVAILABLE, "the daemon stops");
+		dial_end_all(b, MUX_ERR_UNAVAILABLE, "the daemon stops");
 		defaults_free(b->defaults);
 		secret_values_done(&b->secrets);
 		free(b);
@@ -179,6 +180,7 @@ static void do_drop(void *arg)
 		b->dropped = b->busy = true;
 		end_all(b, &end);
 		relay_end_all(b, (enum mux_error)end.mux_error, end.text);
+		dial_end_all(b, (enum mux_error)end.mux_error, end.text);
 		b->busy = false;
 		box_release(d->e, b);
 	}

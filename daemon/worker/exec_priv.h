@@ -1,7 +1,7 @@
 /*
  * Inside of the exec data plane: exec.c (the table and the public calls), exec_open.c (defaults, the OPEN for init),
  * exec_run.c (one command towards init), exec_end.c (outcome and record), serve.c (clients' streams), reader.c (those
- * that watch), relay.c (those that are only passed on). Event loop thread only.
+ * that watch), relay.c (those that are only passed on), dial.c (connections to a sandbox's ports). Event loop thread only.
  */
 #ifndef SANDBOX_DAEMON_EXEC_PRIV_H
 #define SANDBOX_DAEMON_EXEC_PRIV_H
@@ -33,6 +33,7 @@ struct box {
 	struct exec *execs; /* list by box_next */
 	size_t n_execs;
 	struct relay *relays;	   /* list */
+	struct dial *dials;	   /* list */
 	struct defaults *defaults; /* NULL: not read yet */
 	struct secret_values secrets;
 	bool has_secrets;	   /* they were said */
@@ -204,6 +205,12 @@ void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t str
 /* A client's stream on which nothing flows: closed when the sandbox ends. */
 void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t stream);
 void relay_end_all(struct box *b, enum mux_error why, const char *text);
+
+/* --- dial.c --- */
+struct dial;
+/* Connects to a port of the sandbox's own loopback without sandbox-init; the stream is answered, now or later. False: this process cannot. */
+bool dial_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, uint16_t port);
+void dial_end_all(struct box *b, enum mux_error why, const char *text);
 
 /* --- live_dir.c --- */
 /* NULL: there is none to be had. Removes those of state directories that are gone. */

@@ -59,6 +59,7 @@ static void link_free(struct link *k, enum mux_error why)
 	}
 	link_unwatch(k);
 	close_fdp(&k->listen_fd);
+	close_fdp(&k->netns);
 	free(k);
 }
 
@@ -104,6 +105,7 @@ int initlink_listen(struct initlinks *l, const struct id *sandbox, char *ret_io_
 	k->owner = l;
 	k->sandbox = *sandbox;
 	k->listen_fd = -1;
+	k->netns = -1;
 	link_init_pending(k);
 	if (make_dirs(l, sandbox, k->dir, sizeof(k->dir), err) != 0 || strlen(k->dir) >= n) {
 		if (strlen(k->dir) >= n)
@@ -226,6 +228,13 @@ struct mux *initlink_mux(struct initlinks *l, const struct id *sandbox)
 	struct link *k = idmap_get(&l->links, sandbox);
 
 	return k && k->conn ? muxconn_mux(k->conn) : NULL;
+}
+
+int initlink_netns(struct initlinks *l, const struct id *sandbox)
+{
+	struct link *k = idmap_get(&l->links, sandbox);
+
+	return k && k->conn ? k->netns : -1;
 }
 
 bool initlink_known(struct initlinks *l, const struct id *sandbox)

@@ -47,6 +47,8 @@ typedef void (*initlink_opened)(void *ctx, const struct id *sandbox, struct mux 
 void initlinks_on_opened(struct initlinks *l, initlink_opened fn, void *ctx);
 /* The mux of the greeted link; NULL while there is none. */
 struct mux *initlink_mux(struct initlinks *l, const struct id *sandbox);
+/* The network namespace of the link's peer; -1: it is on another kernel, this process may not enter it, or there is no link. Borrowed. */
+int initlink_netns(struct initlinks *l, const struct id *sandbox);
 /* True when a socket listens for the sandbox. */
 bool initlink_known(struct initlinks *l, const struct id *sandbox);
 /* Drops a link whose peer broke the rules above the mux; init dials again. */

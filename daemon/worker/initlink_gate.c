@@ -4,6 +4,7 @@
  */
 #include "daemon/worker/initlink_priv.h"
 
+#include "daemon/worker/netns.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { KEY_LEN = INIT_KEY_LEN, ACCEPTS_PER_TURN = 8, HELLO_MS = 5000, LOG_EVERY_MS = 5000, PAUSE_MS = 100 };
 
@@ -110,11 +112,20 @@ static struct pending *pending_of(struct link *k, const struct muxconn *c)
 	return NULL;
 }
 
+/* A sentry's or a VMM's is not the sandbox's. */
+static void take_netns(struct link *k)
+{
+	close_fdp(&k->netns);
+	if (!k->key_only && k->pid != getpid())
+		k->netns = netns_open(k->pid, muxconn_fd(k->conn));
+}
+
 static void become_link(struct link *k, struct muxconn *c)
 {
 	struct muxconn *old = k->conn;
 
 	k->conn = c;
+	take_netns(k);
 	if (old) {
 		muxconn_set_reason(old, MUX_ERR_LOST);
 		muxconn_drop(old, "replaced by a newer connection");
@@ -158,6 +169,7 @@ static void on_gone(void *ctx, struct muxconn *c, const char *why)
 		link_log_refused(k, why);
 	} else if (k->conn == c) {
 		k->conn = NULL;
+		close_fdp(&k->netns);
 		link_set_greeted(k, false);
 		log_debug("initlink", "link down sandbox=%s why=\"%s\"", k->sandbox.text, why);
 	}

@@ -38,6 +38,7 @@ struct link {
 	uint8_t key[INIT_KEY_LEN];
 	struct pending pending[PENDING_MAX];
 	struct muxconn *conn; /* the greeted one */
+	int netns;            /* its peer's, -1: not to be entered */
 	int64_t logged_ms;
 	unsigned refused; /* since the last log line */
 };

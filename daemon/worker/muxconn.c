@@ -50,6 +50,12 @@ struct event_base *muxloop_base(const struct muxloop *l)
 	return l->base;
 }
 
+void *muxloop_buffer(struct muxloop *l, size_t *ret_size)
+{
+	*ret_size = LIMIT_MUX_FRAME_MAX;
+	return l->buffer;
+}
+
 void stream_bind(struct stream *s, const struct stream_ops *ops, struct mux *m, uint32_t id)
 {
 	s->ops = ops;
@@ -299,6 +305,11 @@ struct muxconn *muxconn_new(struct muxloop *l, int take_fd, const struct muxconn
 struct mux *muxconn_mux(const struct muxconn *c)
 {
 	return c->m;
+}
+
+int muxconn_fd(const struct muxconn *c)
+{
+	return c->fd;
 }
 
 void *muxconn_ctx(const struct muxconn *c)

@@ -52,10 +52,13 @@ struct muxconn_ops {
 struct muxloop *muxloop_new(struct event_base *base);
 void muxloop_free(struct muxloop *l);
 struct event_base *muxloop_base(const struct muxloop *l);
+/* The read buffer, for one who reads another descriptor of the loop: good until the callback it is asked in returns. */
+void *muxloop_buffer(struct muxloop *l, size_t *ret_size);
 
 struct muxconn *muxconn_new(struct muxloop *l, int take_fd, const struct muxconn_ops *ops, void *ctx, bool dialled);
 struct mux *muxconn_mux(const struct muxconn *c);
 void *muxconn_ctx(const struct muxconn *c);
+int muxconn_fd(const struct muxconn *c); /* borrowed; not to be read or written */
 /* Bytes read before the connection was handed over. */
 void muxconn_early(struct muxconn *c, const void *p, size_t n);
 /* What `lost` of its streams and `gone` will say. */

@@ -109,6 +109,9 @@ static int open_relay(struct execs *e, struct mux *m, uint32_t stream, const str
 		box_release(e, b);
 		return -1;
 	}
+	uint64_t port = what->kind == MUX_KIND_DIAL ? tlv_u64(what->fields, MUX_F_PORT, 0) : 0;
+	if (port > 0 && port <= UINT16_MAX && dial_open(e, b, m, stream, (uint16_t)port))
+		return 0;
 	add_defaults(what, d, &out);
 	relay_open(e, b, m, stream, &out);
 	return 0;

@@ -317,6 +317,11 @@ static int check_edge(const struct daemon_config *c, struct error *err)
 	if (check_word("edge.scheme", c->edge_scheme, schemes, err) != 0 || subnets_parse("edge.trusted_proxies", c->edge_trusted_proxies, &n, err) != 0)
 		return -1;
 	subnets_done(&n);
+	if (*c->edge_link && check_path("edge.link", c->edge_link, err) != 0)
+		return -1;
+	if (strcmp(c->role, "edge") == 0 && (!*c->edge_link || !*c->edge_listen))
+		return error_set(err, ERR_INVALID, "daemon.role is edge: it needs %s", *c->edge_listen ? "edge.link, the socket of the daemon whose tunnels it serves"
+										       : "edge.listen, where visitors come in");
 	return check_api_names(c, err);
 }
 
@@ -365,12 +370,14 @@ static int check_egress(const struct daemon_config *c, struct error *err)
 
 int daemon_config_check(const struct daemon_config *c, struct error *err)
 {
-	static const char *const roles[] = { "all", "controller", "worker", NULL };
+	static const char *const roles[] = { "all", "controller", "worker", "edge", NULL };
 	enum log_level level;
 	if (check_word("daemon.role", c->role, roles, err) != 0)
 		return -1;
 	if (log_level_parse(c->log_level, &level) != 0)
 		return error_set(err, ERR_INVALID, "daemon.log_level: '%.64s' is not one of: debug, info, warn, error", c->log_level);
+	if (strcmp(c->role, "edge") == 0) /* the rest of a file it shares with the daemon is not for it to read */
+		return check_edge(c, err);
 	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0 ||
 	    check_egress(c, err) != 0)
 		return -1;

@@ -10,6 +10,7 @@
 #include "daemon/controller/controller.h"
 #include "daemon/events/publisher.h"
 #include "daemon/link/gate.h"
+#include "daemon/edge_process.h"
 #include "daemon/egress/egress.h"
 #include "daemon/inbound.h"
 #include "daemon/link/link_server.h"
@@ -371,6 +372,13 @@ static void serve(struct daemon *d)
 	process_allow_interrupt();
 }
 
+static void edge_ready(void *ctx)
+{
+	const struct daemon *d = ctx;
+	say_ready(d->setup->ready_fd);
+	process_notify("READY=1");
+}
+
 int daemon_run(const struct daemon_setup *s, struct error *err)
 {
 	struct daemon d = { .setup = s };
@@ -380,6 +388,11 @@ int daemon_run(const struct daemon_setup *s, struct error *err)
 	}
 	apply_log_level(&d.config);
 	process_block_signals();
+	if (is_role(&d, "edge")) {
+		int rc = edge_process_run(&d.config, edge_ready, &d, err);
+		daemon_config_done(&d.config);
+		return rc;
+	}
 	int rc = start(&d, err);
 	if (rc == 0)
 		serve(&d);

@@ -2,6 +2,7 @@
 #include "daemon/inbound.h"
 
 #include "daemon/controller/tunnels.h"
+#include "daemon/edge_server.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
@@ -11,7 +12,8 @@
 struct inbound {
 	struct controller *controller;
 	struct gate *gate;
-	struct edge *edge;
+	struct edge *edge;          /* inside this process, or */
+	struct edge_server *server; /* in others */
 };
 
 struct adding {
@@ -19,15 +21,21 @@ struct adding {
 	void *ctx;
 };
 
-static void add_route(void *ctx, const struct tunnel_route *t)
+struct edge_route edge_route_of(const struct tunnel_route *t)
 {
 	static const enum edge_auth auth[] = { [TUNNEL_AUTH_NONE] = EDGE_AUTH_NONE, [TUNNEL_AUTH_TOKEN] = EDGE_AUTH_TOKEN,
 					       [TUNNEL_AUTH_PASSWORD] = EDGE_AUTH_PASSWORD };
-	const struct adding *a = ctx;
 	const struct tunnel *from = t->tunnel;
 	struct edge_route r = { .tunnel = from->id, .target = from->sandbox, .port = from->port, .auth = auth[from->auth], .keep_host = from->keep_host };
 	snprintf(r.label, sizeof(r.label), "%s", from->label);
 	snprintf(r.hash, sizeof(r.hash), "%s", t->hash);
+	return r;
+}
+
+static void add_route(void *ctx, const struct tunnel_route *t)
+{
+	const struct adding *a = ctx;
+	struct edge_route r = edge_route_of(t);
 	a->add(a->ctx, &r);
 }
 
@@ -53,7 +61,11 @@ static int connect_to_gate(void *ctx, int *ret_fd, struct error *err)
 
 static void on_routes(void *ctx)
 {
-	edge_changed(ctx);
+	struct inbound *i = ctx;
+	if (i->edge)
+		edge_changed(i->edge);
+	else
+		edge_server_changed(i->server);
 }
 
 static const char *scheme_of(const struct daemon_config *config)
@@ -63,15 +75,33 @@ static const char *scheme_of(const struct daemon_config *config)
 	return strcmp(config->edge_domain, "localhost") == 0 ? "http" : "https";
 }
 
-static void offer(struct inbound *i, const struct daemon_config *config)
+struct edge_options inbound_edge_options(const struct daemon_config *config)
 {
-	struct tunnel_offer o = { .enabled = true, .port = edge_public_port(i->edge), .per_sandbox = config->edge_per_sandbox,
+	return (struct edge_options){ .listen = config->edge_listen, .domain = config->edge_domain, .scheme = scheme_of(config),
+				      .public_port = (unsigned)config->edge_public_port, .trusted = config->edge_trusted_proxies };
+}
+
+static void offer(struct inbound *i, const struct daemon_config *config, unsigned port)
+{
+	struct tunnel_offer o = { .enabled = true, .port = port, .per_sandbox = config->edge_per_sandbox,
 				  .share = config->edge_share, .share_ttl_ms = config->edge_share_ttl_ms, .share_max = config->edge_share_max,
 				  .share_per_client = config->edge_share_per_client };
 	snprintf(o.domain, sizeof(o.domain), "%s", config->edge_domain);
 	snprintf(o.scheme, sizeof(o.scheme), "%s", scheme_of(config));
 	controller_offer_tunnels(i->controller, &o);
-	log_info("edge", "serving %s://NAME.%s on %s", o.scheme, o.domain, config->edge_listen);
+	if (i->edge)
+		log_info("edge", "serving %s://NAME.%s on %s", o.scheme, o.domain, config->edge_listen);
+	else
+		log_info("edge", "%s://NAME.%s is served by the edge that connects to %s", o.scheme, o.domain, config->edge_link);
+}
+
+static int start_inside(struct inbound *i, const struct daemon_config *config, struct error *err)
+{
+	struct edge_options o = inbound_edge_options(config);
+	o.routes = routes;
+	o.connect = connect_to_gate;
+	o.ctx = i;
+	return edge_start(&o, &i->edge, err);
 }
 
 int inbound_start(const struct daemon_config *config, struct controller *c, struct gate *g, struct inbound **ret, struct error *err)
@@ -82,17 +112,18 @@ int inbound_start(const struct daemon_config *config, struct controller *c, stru
 	struct inbound *i = xcalloc(1, sizeof(*i));
 	i->controller = c;
 	i->gate = g;
-	struct edge_options o = {
-		.listen = config->edge_listen, .domain = config->edge_domain, .scheme = scheme_of(config),
-		.public_port = (unsigned)config->edge_public_port, .trusted = config->edge_trusted_proxies,
-		.routes = routes, .connect = connect_to_gate, .ctx = i,
-	};
-	if (edge_start(&o, &i->edge, err) != 0) {
+	unsigned port = 0;
+	int rc = *config->edge_link ? edge_server_start(config->edge_link, config->edge_group, c, g, &i->server, err) : start_inside(i, config, err);
+	if (rc == 0 && i->edge)
+		port = edge_public_port(i->edge);
+	else if (rc == 0)
+		port = edge_port_of(&(struct edge_options){ .listen = config->edge_listen, .scheme = scheme_of(config), .public_port = (unsigned)config->edge_public_port });
+	if (rc != 0) {
 		free(i);
 		return -1;
 	}
-	offer(i, config);
-	controller_on_routes(c, on_routes, i->edge);
+	offer(i, config, port);
+	controller_on_routes(c, on_routes, i);
 	*ret = i;
 	return 0;
 }
@@ -103,5 +134,6 @@ void inbound_stop(struct inbound *i)
 		return;
 	controller_on_routes(i->controller, NULL, NULL);
 	edge_stop(i->edge);
+	edge_server_stop(i->server);
 	free(i);
 }

@@ -1,4 +1,4 @@
-/* The edge inside this process: its routes from the controller, its way to the sandboxes through the gate. */
+/* The edge and this daemon: its routes from the controller, its way to the sandboxes through the gate. */
 #ifndef SANDBOX_DAEMON_INBOUND_H
 #define SANDBOX_DAEMON_INBOUND_H
 
@@ -9,7 +9,13 @@
 
 struct inbound;
 
-/* Tells the controller what is offered. *ret NULL when edge.listen is empty. */
+/* What edge.* says; who starts an edge adds routes, connect and ctx. */
+struct edge_options inbound_edge_options(const struct daemon_config *config);
+struct tunnel_route;
+struct edge_route edge_route_of(const struct tunnel_route *t);
+
+/* The edge inside, or with edge.link the socket for one in a process of its own. Tells the controller what is offered. *ret NULL when edge.listen
+ * is empty. */
 int inbound_start(const struct daemon_config *config, struct controller *c, struct gate *g, struct inbound **ret, struct error *err);
 /* Before the gate's loop ends. NULL is fine. */
 void inbound_stop(struct inbound *i);

@@ -15,8 +15,7 @@
 
 enum { NSS_BUFFER = 16 * 1024, GROUPS_MAX = 65536, TOKEN_BYTES = 32, TOKEN_FILE_MAX = 256 };
 
-/* The group's id, -1 when it does not exist. */
-static int group_id(const char *name, gid_t *ret)
+int peer_group_id(const char *name, gid_t *ret)
 {
 	auto_free char *text = xmalloc(NSS_BUFFER);
 	struct group g, *found = NULL;
@@ -80,7 +79,7 @@ int peer_caller(int fd, const char *group, struct caller *ret, struct error *err
 		return -1;
 	gid_t gid;
 	bool admin = p.uid == 0 || p.uid == geteuid();
-	if (!admin && (group_id(group, &gid) != 0 || !peer_in_group(fd, &p, gid)))
+	if (!admin && (peer_group_id(group, &gid) != 0 || !peer_in_group(fd, &p, gid)))
 		return refuse_peer(p.uid, group, err);
 	ret->role = admin ? ROLE_ADMIN : ROLE_OPERATOR;
 	ret->all_tenants = admin;

@@ -18,4 +18,7 @@ void admin_token_free(struct admin_token *t);
 /* ERR_UNAUTHORIZED when it is another one. */
 int admin_token_caller(const struct admin_token *t, const char *token, struct caller *ret, struct error *err);
 
+/* The group's id; -1 when the name is empty or none has it. */
+int peer_group_id(const char *name, gid_t *ret);
+
 #endif

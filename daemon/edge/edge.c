@@ -206,11 +206,30 @@ static void edge_free(struct edge *e)
 }
 
 /* Without a TLS front visitors come to the listener itself. */
-static void name_port(struct edge *e, const struct edge_options *o)
+static unsigned port_in_addresses(const struct edge_options *o, unsigned listener)
 {
 	bool tls = strcmp(o->scheme, "https") == 0;
-	unsigned port = o->public_port ? o->public_port : tls ? 443 : e->port ? e->port : 80;
-	e->public_port = port == (tls ? 443U : 80U) ? 0 : port;
+	unsigned port = o->public_port ? o->public_port : tls ? 443 : listener ? listener : 80;
+	return port == (tls ? 443U : 80U) ? 0 : port;
+}
+
+unsigned edge_port_of(const struct edge_options *o)
+{
+	for (const char *p = o->listen; *p;) {
+		struct address a;
+		p += strspn(p, ", ");
+		size_t n = strcspn(p, ", ");
+		auto_free char *one = xstrndup(p, n);
+		if (n > 0 && strncmp(one, "unix:", 5) != 0 && address_parse("edge.listen", one, &a, NULL) == 0)
+			return port_in_addresses(o, ntohs(a.sa.any.sa_family == AF_INET ? a.sa.v4.sin_port : a.sa.v6.sin6_port));
+		p += n;
+	}
+	return port_in_addresses(o, 0);
+}
+
+static void name_port(struct edge *e, const struct edge_options *o)
+{
+	e->public_port = port_in_addresses(o, e->port);
 	int n = snprintf(e->origin_suffix, sizeof(e->origin_suffix), ".%s", o->domain);
 	if (e->public_port)
 		snprintf(e->origin_suffix + n, sizeof(e->origin_suffix) - (size_t)n, ":%u", e->public_port);

@@ -52,6 +52,7 @@ void edge_stop(struct edge *e);
 /* Routes were added or removed (any thread). When it returns, no request that comes is routed by what was read before. */
 void edge_changed(struct edge *e);
 /* The port in public addresses, 0: that of the scheme. */
+unsigned edge_port_of(const struct edge_options *o); /* by listen, scheme and public_port alone, of an edge elsewhere */
 unsigned edge_public_port(const struct edge *e);
 
 struct edge_stats {

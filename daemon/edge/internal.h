@@ -137,6 +137,7 @@ struct edge {
 	struct route *buckets[BUCKETS];
 	struct route *gone; /* by next */
 	atomic_bool stale;
+	int64_t complained_ms;
 	atomic_ullong requests, refused, failed;
 	atomic_size_t connections;
 	char piece[PIECE];

@@ -4,13 +4,24 @@
  */
 #include "daemon/edge/internal.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
 #include <string.h>
 
-enum { FORM_MAX = 4096 };
+enum { FORM_MAX = 4096, COMPLAIN_MS = 10 * 1000 };
+
+/* Once a while: requests go on coming while the daemon is away. */
+static void complain(struct edge *e, const char *why)
+{
+	int64_t now = clock_mono_ms();
+	if (e->complained_ms && now - e->complained_ms < COMPLAIN_MS)
+		return;
+	e->complained_ms = now;
+	log_warn("edge", "no stream to the daemon: %s", why);
+}
 
 void visitor_dial(struct visitor *v, bool fresh)
 {
@@ -20,7 +31,7 @@ void visitor_dial(struct visitor *v, bool fresh)
 	if (!v->origin)
 		v->origin = origin_open(v->e, v->route, &err);
 	if (!v->origin) {
-		log_warn("edge", "no stream to the daemon: %s", err.message);
+		complain(v->e, err.message);
 		visitor_page(v, 503, "the sandbox does not answer now");
 		return;
 	}

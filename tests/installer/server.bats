@@ -121,7 +121,7 @@ unit() {
 @test "the units are valid and narrow; those of workers leave sandboxes alone" {
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
 	local u
-	for u in sandboxd sandboxd-controller sandboxd-worker; do
+	for u in sandboxd sandboxd-controller sandboxd-worker sandboxd-edge; do
 		unit $u
 		run -0 systemd-analyze verify --man=no "$T/$u.service"
 		[ -z "$output" ]
@@ -129,6 +129,7 @@ unit() {
 	# The figure is tenths of systemd's exposure: 9.6 is a unit without any of this.
 	if systemd-analyze --help | grep -q -- --offline; then
 		run -0 systemd-analyze security --offline=yes --threshold=20 "$T/sandboxd-controller.service"
+		run -0 systemd-analyze security --offline=yes --threshold=20 "$T/sandboxd-edge.service"
 		run -0 systemd-analyze security --offline=yes --threshold=75 "$T/sandboxd.service"
 		run -0 systemd-analyze security --offline=yes --threshold=75 "$T/sandboxd-worker.service"
 	fi

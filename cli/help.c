@@ -108,18 +108,22 @@ static void add_wrapped(const char *word, size_t margin, size_t *column, struct 
 	*column += n;
 }
 
+static const struct option_row *next_shown(const struct option_row *o)
+{
+	while (o->name && !help_option_shown(o))
+		o++;
+	return o->name ? o : NULL;
+}
+
 static void add_rest(const struct option_row *o, struct buf *out)
 {
 	static const char intro[] = "More, explained in the manual:";
 	size_t column = sizeof(intro) - 1;
 	buf_adds(out, intro);
-	for (; o->name; o++) {
+	for (const struct option_row *next; (o = next_shown(o)); o = next) {
 		auto_buf word = BUF_INIT;
-		if (!help_option_shown(o))
-			continue;
-		buf_addf(&word, o->flags & OPT_NEGATABLE ? "--[no-]%s" : "--%s", o->name);
-		bool last = !o[1].name;
-		buf_adds(&word, last ? "." : ",");
+		next = o + 1;
+		buf_addf(&word, o->flags & OPT_NEGATABLE ? "--[no-]%s%s" : "--%s%s", o->name, next_shown(next) ? "," : ".");
 		add_wrapped(word.data, 2, &column, out);
 	}
 	buf_addc(out, '\n');

@@ -142,7 +142,7 @@ static bool use_system_daemon(struct session *s, struct unix_client **ret)
 }
 
 /* A new connection; may start the user's daemon. */
-static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret, struct error *err)
+static int connect_some(struct cli *cli, bool no_start, struct unix_client **ret, struct error *err)
 {
 	struct session *s;
 	struct error e = ERROR_INIT;
@@ -160,6 +160,14 @@ static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret,
 	if (local_start(cli, &s->local, &started, &e) != 0)
 		return error_set(err, ERR_UNREACHABLE, "no daemon answers at %s and none could be started: %s", s->shown, e.message);
 	return unix_client_connect(s->socket, ret, &e) == 0 ? 0 : explain_connect(cli, s, &e, err);
+}
+
+static int connect_new(struct cli *cli, bool no_start, struct unix_client **ret, struct error *err)
+{
+	if (connect_some(cli, no_start, ret, err) != 0)
+		return -1;
+	unix_client_set_tenant(*ret, cli->tenant);
+	return 0;
 }
 
 static int ensure_client(struct cli *cli, bool no_start, struct error *err)

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define TENANT_HEADER "X-Sandbox-Tenant"
+
 /* A page in a browser can reach loopback: its name games end at Host, its scripts at Origin. */
 static int check_browser(struct request *r, const struct listener *l, struct error *err)
 {
@@ -53,7 +55,7 @@ static int check_token(struct request *r, struct error *err)
 		return error_set(err, ERR_UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN");
 	if (strncasecmp(value, "Bearer ", 7) != 0 || !o->token_caller)
 		return error_set(err, ERR_UNAUTHORIZED, "only Authorization: Bearer TOKEN is understood");
-	return o->token_caller(o->token_ctx, value + 7, request_header(r, "X-Sandbox-Tenant"), &r->caller, err);
+	return o->token_caller(o->token_ctx, value + 7, request_header(r, TENANT_HEADER), &r->caller, err);
 }
 
 int caller_establish(struct request *r, const struct listener *l, bool public_route, struct error *err)
@@ -70,7 +72,9 @@ int caller_establish(struct request *r, const struct listener *l, bool public_ro
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (!info)
 		return error_set(err, ERR_INTERNAL, "the connection has no descriptor");
-	return peer_caller(info->connect_fd, r->api->o.config->socket_group, &r->caller, err);
+	if (peer_caller(info->connect_fd, r->api->o.config->socket_group, &r->caller, err) != 0)
+		return -1;
+	return access_act_in(&r->caller, request_header(r, TENANT_HEADER), err);
 }
 
 /* What a worker's daemon answers. */

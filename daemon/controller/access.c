@@ -11,7 +11,20 @@ bool access_visible(const struct caller *who, const char *tenant)
 
 const char *access_filter(const struct caller *who)
 {
-	return who->all_tenants ? NULL : who->tenant;
+	return who->all_tenants && !who->tenant_asked ? NULL : who->tenant;
+}
+
+int access_act_in(struct caller *who, const char *asked, struct error *err)
+{
+	if (!asked || !*asked)
+		return 0;
+	if (!tenant_valid(asked))
+		return error_set(err, ERR_INVALID, "'%.80s' is not a tenant name", asked);
+	if (!access_visible(who, asked))
+		return error_set(err, ERR_FORBIDDEN, "you act in tenant '%s', not in '%s'", who->tenant, asked);
+	snprintf(who->tenant, sizeof(who->tenant), "%s", asked);
+	who->tenant_asked = true;
+	return 0;
 }
 
 int access_may_mutate(const struct caller *who, struct error *err)

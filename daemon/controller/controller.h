@@ -22,11 +22,15 @@ struct caller {
 	bool edge;                       /* the edge: it may dial what routes lead to, and nothing else */
 	char tenant[TENANT_MAX_LEN + 1]; /* the tenant they act in by default */
 	bool all_tenants;                /* admins */
+	bool tenant_asked;               /* they named the tenant: lists, names and parts of ids are then of that one alone */
 	char who[128];                   /* for audit and logs: "uid 1000", "token ci" */
 	char from[64];                   /* the client's address, or "unix" */
 	struct id node;                  /* a worker's credential: this node's; "": not one */
 	char request_id[ID_TEXT_LEN + 1];
 };
+
+/* Moves an established caller to the tenant they asked for; NULL or "": they stay. ERR_INVALID, ERR_FORBIDDEN. */
+int access_act_in(struct caller *who, const char *asked, struct error *err);
 
 int controller_new(const struct daemon_config *config, struct store *store, struct controller **ret, struct error *err);
 void controller_free(struct controller *c);

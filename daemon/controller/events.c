@@ -14,7 +14,8 @@ static void pass_on(void *ctx, const struct event *e, int64_t created_us)
 	struct reading *r = ctx;
 	r->last = e->id;
 	r->n++;
-	if (!access_visible(r->who, e->tenant))
+	const char *only = access_filter(r->who);
+	if (!access_visible(r->who, e->tenant) || (only && strcmp(only, e->tenant) != 0))
 		return;
 	struct event_view v = { .id = e->id, .type = e->type, .tenant = e->tenant, .sandbox = *e->sandbox, .detail = e->detail,
 				.actor = e->actor, .created_us = created_us };

@@ -192,6 +192,7 @@ int token_caller(const struct token_row *t, const char *tenant, struct caller *r
 	snprintf(ret->who, sizeof(ret->who), "token %s", t->name);
 	ret->role = t->role;
 	ret->all_tenants = all;
+	ret->tenant_asked = tenant && *tenant;
 	return 0;
 }
 

@@ -52,11 +52,16 @@ static void on_link_up(void *ctx, const struct id *sandbox, struct mux *m)
 	struct execs *e = ctx;
 	struct box *b = idmap_get(&e->boxes, sandbox);
 
-	(void)m;
-	for (struct exec *x = b ? b->execs : NULL; x; x = x->box_next) {
+	if (!b)
+		return;
+	b->busy = true;
+	for (struct exec *x = b->execs; x; x = x->box_next) {
 		if (x->state == EXEC_WAITING)
 			exec_dial(x);
 	}
+	relay_link_up(b, m);
+	b->busy = false;
+	box_release(e, b);
 }
 
 static void on_dirty(evutil_socket_t fd, short what, void *ctx)

@@ -200,8 +200,11 @@ struct exec *exec_load_main(struct execs *e, const struct id *sandbox, struct er
 
 /* --- relay.c --- */
 struct relay;
-/* Passes a client's stream on to init. The stream is answered, now or later. */
+/* Passes a client's stream on to init, once it is linked: within LIMIT_LINK_WAIT_MS, or the stream is refused. It is answered, now or
+ * later. */
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields);
+/* Init is linked: what waited for that goes on. The caller keeps b from being freed. */
+void relay_link_up(struct box *b, struct mux *far);
 /* A client's stream on which nothing flows: closed when the sandbox ends. */
 void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t stream);
 void relay_end_all(struct box *b, enum mux_error why, const char *text);

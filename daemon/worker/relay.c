@@ -11,6 +11,8 @@
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
+#include <event2/event.h>
+
 enum { TEXT_MAX = LIMIT_MUX_FRAME_MAX };
 
 struct flow {
@@ -32,6 +34,8 @@ struct relay {
 	struct relay_owner owner;
 	struct relay *next;
 	struct side client, init;
+	struct event *waiting; /* for a link to init, then not NULL; it fires when that takes too long */
+	struct tlv open;       /* fields for init, while waiting */
 };
 
 static struct side *side_of(struct stream *s)
@@ -52,6 +56,14 @@ static void side_done(struct side *s)
 	tlv_done(&s->close_fields);
 }
 
+static void waiting_done(struct relay *r)
+{
+	if (r->waiting)
+		event_free(r->waiting);
+	r->waiting = NULL;
+	tlv_done(&r->open);
+}
+
 static void relay_free(struct relay *r)
 {
 	struct relay **at = r->owner.list;
@@ -59,6 +71,7 @@ static void relay_free(struct relay *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
+	waiting_done(r);
 	side_done(&r->client);
 	side_done(&r->init);
 	if (r->owner.freed)
@@ -258,21 +271,24 @@ void relay_alone(const struct relay_owner *o, struct mux *client, uint32_t strea
 	mux_accept(client, stream, NULL, LIMIT_MUX_WINDOW);
 }
 
-void relay_splice(const struct relay_owner *o, struct mux *client, uint32_t stream, struct mux *far, const struct tlv *fields)
+/* The client may have ended its side already; before the ACCEPT it can have sent nothing else. */
+static void join(struct relay *r, struct mux *far, const struct tlv *fields)
 {
-	struct relay *r = relay_new(o, client, stream);
 	struct error err = ERROR_INIT;
-	uint32_t id;
+	uint32_t id = mux_open(far, fields, LIMIT_MUX_WINDOW, &err);
 
-	if (!far) {
-		close_client(r, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init is not connected; try again");
+	if (id == 0) {
+		close_client(r, MUX_ERR_RESOURCES, err.message);
 		return;
 	}
-	id = mux_open(far, fields, LIMIT_MUX_WINDOW, &err);
-	if (id == 0)
-		close_client(r, MUX_ERR_RESOURCES, err.message);
-	else
-		stream_bind(&r->init.stream, &init_ops, far, id);
+	stream_bind(&r->init.stream, &init_ops, far, id);
+	waiting_done(r);
+	side_pump(&r->init);
+}
+
+void relay_splice(const struct relay_owner *o, struct mux *client, uint32_t stream, struct mux *far, const struct tlv *fields)
+{
+	join(relay_new(o, client, stream), far, fields);
 }
 
 void relay_close_all(struct relay **list, enum mux_error why, const char *text)
@@ -304,11 +320,48 @@ void relay_watch(struct execs *e, struct box *b, struct mux *client, uint32_t st
 	relay_alone(&o, client, stream);
 }
 
+static void on_link_too_late(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	close_client(ctx, MUX_ERR_UNAVAILABLE, "the sandbox does not answer: sandbox-init has not connected");
+}
+
+/* After the daemon's start init dials again within moments. */
+static void wait_link(struct relay *r, struct event_base *base, const struct tlv *fields)
+{
+	static const struct timeval limit = { .tv_sec = LIMIT_LINK_WAIT_MS / 1000, .tv_usec = LIMIT_LINK_WAIT_MS % 1000 * 1000 };
+	size_t n;
+	const void *raw = tlv_raw(fields, &n);
+
+	buf_add(&r->open.own, raw, n);
+	r->waiting = evtimer_new(base, on_link_too_late, r);
+	if (!r->waiting)
+		abort();
+	evtimer_add(r->waiting, &limit);
+}
+
 void relay_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, const struct tlv *init_fields)
 {
 	struct relay_owner o = box_owner(e, b);
+	struct relay *r = relay_new(&o, client, stream);
+	struct mux *far = initlink_mux(e->links, &b->sandbox);
 
-	relay_splice(&o, client, stream, initlink_mux(e->links, &b->sandbox), init_fields);
+	if (far)
+		join(r, far, init_fields);
+	else
+		wait_link(r, e->base, init_fields);
+}
+
+void relay_link_up(struct box *b, struct mux *far)
+{
+	struct relay *next;
+
+	for (struct relay *r = b->relays; r; r = next) {
+		next = r->next;
+		if (r->waiting)
+			join(r, far, &r->open);
+	}
 }
 
 void relay_end_all(struct box *b, enum mux_error why, const char *text)

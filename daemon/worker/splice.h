@@ -13,8 +13,7 @@ struct relay_owner {
 	void *a, *b;
 };
 
-/* Opens a stream on `far` with these fields and joins the client's with it. The client's is answered, now or later; far NULL: it is
- * told that nobody answers. */
+/* Opens a stream on `far` with these fields and joins the client's with it. The client's is answered, now or later. */
 void relay_splice(const struct relay_owner *o, struct mux *client, uint32_t stream, struct mux *far, const struct tlv *fields);
 /* A client's stream that is joined with nothing: it only ends, with the others of its list. */
 void relay_alone(const struct relay_owner *o, struct mux *client, uint32_t stream);

@@ -20,6 +20,7 @@ struct unix_client {
 	char *path; /* NULL: cannot be dialled again */
 	int fd;
 	int interrupt_fd;
+	const char *tenant; /* borrowed; NULL: none */
 	struct buf in;  /* bytes read and not yet used */
 	bool used;      /* a request was completed on this connection */
 	bool broken;    /* must not be used again */
@@ -86,6 +87,11 @@ int unix_client_fd(const struct unix_client *c)
 void unix_client_set_interrupt(struct unix_client *c, int fd)
 {
 	c->interrupt_fd = fd;
+}
+
+void unix_client_set_tenant(struct unix_client *c, const char *tenant)
+{
+	c->tenant = tenant && *tenant ? tenant : NULL;
 }
 
 /* --- waiting ---------------------------------------------------------------------------------------------------- */
@@ -158,11 +164,17 @@ static bool text_clean(const char *s, bool blanks)
 	return true;
 }
 
-static int build_head(const struct http_request *q, bool upgrade, struct buf *out, struct error *err)
+static int build_head(const struct exchange *x, bool upgrade, struct buf *out, struct error *err)
 {
+	const struct http_request *q = x->q;
+	const char *tenant = x->c->tenant;
 	if (!text_clean(q->target, false))
 		return error_set(err, ERR_INVALID, "the request target holds a blank or control byte");
 	buf_addf(out, "%s %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: sandbox/" SANDBOX_VERSION "\r\n", q->method, q->target);
+	if (tenant && !text_clean(tenant, false))
+		return error_set(err, ERR_INVALID, "the tenant's name holds a blank or control byte");
+	if (tenant)
+		buf_addf(out, "X-Sandbox-Tenant: %s\r\n", tenant);
 	if (upgrade)
 		buf_adds(out, "Connection: Upgrade\r\nUpgrade: sandbox-mux\r\n");
 	for (size_t i = 0; q->headers && i < q->headers->len; i++) {
@@ -216,7 +228,7 @@ static int send_from_fd(struct exchange *x, struct error *err)
 static int send_request(struct exchange *x, bool upgrade, struct error *err)
 {
 	auto_buf head = BUF_INIT;
-	if (build_head(x->q, upgrade, &head, err) != 0)
+	if (build_head(x, upgrade, &head, err) != 0)
 		return -1;
 	if (x->q->body && x->q->n <= READ_PIECE) {
 		buf_add(&head, x->q->body, x->q->n);

@@ -50,6 +50,9 @@ struct unix_client *unix_client_from_fd(int take_fd);
 /* Waits end when fd becomes readable: ERR_TIMEOUT with err->sys == EINTR. -1: none. */
 void unix_client_set_interrupt(struct unix_client *c, int fd);
 
+/* Sent with every request as X-Sandbox-Tenant. Borrowed; NULL or "": none. */
+void unix_client_set_tenant(struct unix_client *c, const char *tenant);
+
 /* GET target with `Upgrade: sandbox-mux`, sending `early` right behind the head. On 101 the descriptor (blocking) is
  * the caller's, and bytes that followed the head are in ret_rest. On another status: -1 and the error body decoded into err. */
 int unix_client_upgrade(struct unix_client *take_c, const char *target, const void *early, size_t early_n,

@@ -24,6 +24,10 @@ verbs() {
 		[ "$status" -eq 0 ]
 		[ "${#lines[@]}" -le 24 ] || { echo "$v: ${#lines[@]} lines"; false; }
 		! grep -E '.{80}' <<<"$output" || { echo "$v is too wide"; false; }
+		! awk '/^More, / { on = 1 } on && !NF { if (last !~ /[.]$/) print last; on = 0 } { last = $0 }' <<<"$output" | grep . || {
+			echo "$v: a list has no end"
+			false
+		}
 		[ "$(timeout 5 sandbox help "$v")" = "$output" ]
 	done
 	run timeout 5 sandbox image pull --help

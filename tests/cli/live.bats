@@ -173,3 +173,31 @@ teardown() {
 	[ "$status" -eq 0 ]
 	[[ ${lines[-1]} == ok || ${lines[-1]} == warn ]]
 }
+
+@test "--tenant says whose names are meant, for requests and streams alike" {
+	local mine theirs
+	mine=$(sbx_create --name twin)
+	theirs=$(sbx_create --name twin --tenant other)
+	which() { timeout 20 sandbox "$@" exec --no-stdin twin -- sh -c 'echo $SANDBOX_ID'; }
+	[ "$(which)" = "$mine" ]
+	[ "$(which --tenant other)" = "$theirs" ]
+	[ "$(SANDBOX_TENANT=other which)" = "$theirs" ]
+	[ "$(timeout 20 sandbox inspect -q twin)" = "$mine" ]
+	[ "$(timeout 20 sandbox --tenant other inspect -q twin)" = "$theirs" ]
+	echo theirs >"$BATS_TEST_TMPDIR/f"
+	timeout 20 sandbox --tenant other cp "$BATS_TEST_TMPDIR/f" twin:/workspace/f
+	[ "$(timeout 20 sandbox --tenant other cp twin:/workspace/f - | tar xO)" = theirs ]
+	run timeout 20 sandbox cp twin:/workspace/f -
+	[ "$status" -eq 3 ]
+	[ "$(timeout 20 sandbox --tenant other list -q)" = "$theirs" ]
+	# A tenant without one has none: another's is never taken instead.
+	run -125 timeout 20 sandbox --tenant nobody exec twin -- true
+	[[ $output == *"no sandbox matches 'twin'"* ]]
+	run -3 timeout 20 sandbox --tenant nobody delete twin
+	# A whole id means one sandbox wherever it is.
+	timeout 20 sandbox --tenant nobody exec "$mine" -- true
+	run -2 timeout 20 sandbox --tenant 'No Tenant' list
+	timeout 60 sandbox --tenant other delete twin
+	[ "$(timeout 20 sandbox inspect -q twin)" = "$mine" ]
+	timeout 60 sandbox delete twin
+}

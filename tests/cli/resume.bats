@@ -105,3 +105,26 @@ restart_after() {
 	[ "$rc" -eq 4 ]
 	seq 6 | diff - "$W/out"
 }
+
+@test "copies, process lists and forwards that come before the sandbox has dialled again wait for it" {
+	local init rc=0 pids=() pid
+	timeout 20 sandbox exec -d "$ID" -- httpd -f -p 127.0.0.1:7070 -h /etc >/dev/null
+	until_ok 20 sandbox exec --no-stdin "$ID" -- wget -q -O /dev/null http://127.0.0.1:7070/hostname
+	init=$(docker inspect -f '{{.State.Pid}}' "sandbox-$ID")
+	kill -STOP "$init"
+	sbx_kill KILL
+	sbx_daemon
+	timeout 60 sandbox ps "$ID" >"$W/ps" 2>&1 3>&- &
+	pids+=($!)
+	timeout 60 sandbox cp "$ID:/etc/hostname" "$W/name" >"$W/cp" 2>&1 3>&- &
+	pids+=($!)
+	printf 'GET /hostname HTTP/1.0\r\n\r\n' | timeout 60 sandbox forward --stdio "$ID" 7070 >"$W/page" 2>&1 3>&- &
+	pids+=($!)
+	sleep 0.5
+	kill -CONT "$init"
+	for pid in "${pids[@]}"; do wait "$pid" || rc=$?; done
+	[ "$rc" -eq 0 ] || { cat "$W"/{ps,cp,page}; false; }
+	grep -q httpd "$W/ps"
+	[ -s "$W/name" ]
+	grep -q '^HTTP/1.* 200' "$W/page"
+}

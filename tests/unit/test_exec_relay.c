@@ -14,6 +14,15 @@ static uint32_t client_open(struct world *w, enum mux_kind kind, const char *pat
 	return id;
 }
 
+static uint32_t client_watch(struct world *w)
+{
+	auto_tlv t = TLV_INIT;
+
+	tlv_add_u64(&t, MUX_F_KIND, MUX_KIND_WATCH);
+	tlv_add_str(&t, MUX_F_SANDBOX, w->sandbox.id.text);
+	return mux_open(w->client.m, &t, LIMIT_MUX_WINDOW, NULL);
+}
+
 static void an_upload_flows_and_is_answered(void **state)
 {
 	struct world *w = *state;
@@ -156,11 +165,78 @@ static void refusals_and_losses_are_told(void **state)
 	end_stop(&w->in);
 	wait_for(w, c->closed);
 	assert_int_equal(close_u64(c, MUX_F_ERROR), MUX_ERR_LOST);
-	/* Without a link there is nothing to wait for. */
-	id = client_open(w, MUX_KIND_FILES_GET, "/etc");
-	c = flow_of(&w->client, id);
-	wait_for(w, c->closed);
-	assert_int_equal(close_u64(c, MUX_F_ERROR), MUX_ERR_UNAVAILABLE);
+}
+
+static unsigned closed_streams(struct world *w)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < w->client.n; i++)
+		n += w->client.flows[i].closed;
+	return n;
+}
+
+static void restart_without_link(struct world *w)
+{
+	daemon_stop(w);
+	end_stop(&w->in);
+	daemon_start(w);
+	client_connect(w);
+}
+
+static void what_comes_before_the_link_waits_for_it(void **state)
+{
+	struct world *w = *state;
+	uint32_t get, ps, put;
+	struct flow_seen *last;
+	auto_free char *path = NULL;
+	struct tlv got;
+
+	restart_without_link(w);
+	get = client_open(w, MUX_KIND_FILES_GET, "/etc");
+	ps = client_open(w, MUX_KIND_PS, NULL);
+	put = client_open(w, MUX_KIND_FILES_PUT, "/workspace/x");
+	mux_eof(w->client.m, get, CH_IN);
+	mux_close(w->client.m, put, NULL); /* one that does not wait */
+	/* A later stream's answer shows that these were read. */
+	last = flow_of(&w->client, client_watch(w));
+	wait_for(w, last->accepted);
+	assert_int_equal(closed_streams(w), 0);
+	in_dial(w);
+	in_accept(w, 0);
+	in_accept(w, 1);
+	wait_for(w, flow_of(&w->client, get)->accepted && flow_of(&w->client, ps)->accepted);
+	assert_int_equal(w->in.n, 2);
+	got = fields_of(&w->in.flows[0].open);
+	/* The list of a box has the newest first. */
+	assert_int_equal(tlv_u64(&got, MUX_F_KIND, 0), MUX_KIND_PS);
+	got = fields_of(&w->in.flows[1].open);
+	assert_int_equal(tlv_u64(&got, MUX_F_KIND, 0), MUX_KIND_FILES_GET);
+	assert_int_equal(tlv_str(&got, MUX_F_PATH, 100, &path, NULL), 0);
+	assert_string_equal(path, "/etc");
+	wait_for(w, w->in.flows[1].eof[CH_IN]);
+	assert_int_equal(mux_send(w->in.m, w->in.flows[1].id, CH_IN, "tree", 4), 4);
+	wait_for(w, flow_of(&w->client, get)->data[CH_IN].len == 4);
+}
+
+static void a_link_that_does_not_come_is_told(void **state)
+{
+	struct world *w = *state;
+	struct flow_seen *gone, *late;
+	int64_t start;
+
+	restart_without_link(w);
+	start = clock_mono_ms();
+	late = flow_of(&w->client, client_open(w, MUX_KIND_FILES_GET, "/etc"));
+	wait_for(w, late->closed);
+	assert_true(clock_mono_ms() - start >= LIMIT_LINK_WAIT_MS - 100);
+	assert_int_equal(close_u64(late, MUX_F_ERROR), MUX_ERR_UNAVAILABLE);
+	assert_close_says(late, "has not connected");
+	gone = flow_of(&w->client, client_open(w, MUX_KIND_FILES_GET, "/etc"));
+	pump(w);
+	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED);
+	wait_for(w, gone->closed);
+	assert_int_equal(close_u64(gone, MUX_F_ERROR), MUX_ERR_EXPIRED);
 }
 
 static void a_client_that_goes_ends_its_streams(void **state)
@@ -195,14 +271,9 @@ static void a_deleted_sandbox_ends_them_too(void **state)
 static void a_watch_tells_the_end(void **state)
 {
 	struct world *w = *state;
-	auto_tlv t = TLV_INIT;
-	uint32_t id;
-	struct flow_seen *c;
+	uint32_t id = client_watch(w);
+	struct flow_seen *c = flow_of(&w->client, id);
 
-	tlv_add_u64(&t, MUX_F_KIND, MUX_KIND_WATCH);
-	tlv_add_str(&t, MUX_F_SANDBOX, w->sandbox.id.text);
-	id = mux_open(w->client.m, &t, LIMIT_MUX_WINDOW, NULL);
-	c = flow_of(&w->client, id);
 	wait_for(w, c->accepted);
 	mux_send(w->client.m, id, CH_IN, "nobody reads this", 17);
 	end_stop(&w->in);
@@ -221,6 +292,7 @@ int main(void)
 		T(a_dial_is_a_pipe_both_ways),	    T(a_query_is_answered_in_its_accept),
 		T(refusals_and_losses_are_told),    T(a_client_that_goes_ends_its_streams),
 		T(a_deleted_sandbox_ends_them_too), T(a_watch_tells_the_end),
+		T(what_comes_before_the_link_waits_for_it), T(a_link_that_does_not_come_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@ int generate_write(const char *dir, const char *name, const struct buf *text, st
 
 /* The pages that are not verbs': sandboxd.8, sandboxd.conf.5, sandbox-init.8. */
 int generate_man_daemon(const char *dir, struct error *err);
+int generate_man_config(const char *dir, struct error *err);
 /* Text for roff: backslashes, leading dots and quotes, dashes. */
 void roff_text(const char *text, struct buf *out);
 /* Paragraphs separated by blank lines. */

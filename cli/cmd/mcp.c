@@ -267,7 +267,7 @@ const struct verb verb_mcp = {
 	.summary = "connect coding agents over MCP",
 	.details = "Agents that speak the Model Context Protocol get tools to create sandboxes,\nrun commands and move files in them.",
 	.manual = "`sandbox mcp serve` and the program sandbox-mcp are the same bridge: JSON-RPC messages, one a line, on standard input and output, everything "
-		  "else on standard error. sandbox-mcp takes --server, --tenant and --wait, and needs nothing else but SANDBOX_URL when the server is not "
+		  "else on standard error. sandbox-mcp takes --context, --server, --tenant, --wait, --help and --version, and needs nothing else but SANDBOX_URL when the server is not "
 		  "the local daemon. It ends with its input, and so does the work its calls still wait for.\n"
 		  "\n"
 		  "The tools, and how each client is set up, are described in docs/mcp.md. Clients known: claude, codex, gemini, opencode, vscode, cursor, "

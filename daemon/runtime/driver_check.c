@@ -29,7 +29,7 @@ struct check {
 	struct spec spec;
 	struct id node, sandbox;
 	enum tier tier;
-	bool init, inspect, stats, kill, prepare, deadline, engine_images;
+	bool init, inspect, stats, kill, prepare, deadline, engine_images, want_help;
 	const char *docker_socket;
 	char *digest;          /* of the image, when the driver wants it resolved */
 	int64_t most_ms;       /* no call may take longer, whatever the protocol grants; 0: as the protocol says */
@@ -355,7 +355,7 @@ static int parse(int argc, char **argv, struct check *c, const char **ret_image,
 {
 	static const struct option options[] = {
 		{ "image", required_argument, NULL, 'i' }, { "docker-socket", required_argument, NULL, 's' },
-		{ "deadline", required_argument, NULL, 'd' }, { NULL, 0, NULL, 0 },
+		{ "deadline", required_argument, NULL, 'd' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	int o;
 
@@ -364,12 +364,24 @@ static int parse(int argc, char **argv, struct check *c, const char **ret_image,
 			*ret_image = optarg;
 		else if (o == 's')
 			c->docker_socket = optarg;
+		else if (o == 'h')
+			c->want_help = true;
 		else if (o != 'd' || parse_duration_ms("--deadline", optarg, 100, DRIVER_PREPARE_MS, &c->most_ms, err) != 0)
 			return -1;
 	}
 	c->path = argv[optind];
-	return optind == argc - 1 ? 0 : -1;
+	return c->want_help || optind == argc - 1 ? 0 : -1;
 }
+
+static const char usage[] =
+	"usage: sandboxd driver-check [--image NAME] [--docker-socket PATH] [--deadline DURATION] PATH\n"
+	"\n"
+	"Calls the runtime driver at PATH as a worker would, with one sandbox that it deletes again, and says what is wrong.\n"
+	"\n"
+	"  --image NAME          the image to make the sandbox from (default sandbox-base:latest)\n"
+	"  --docker-socket PATH  the engine that has the image (default /var/run/docker.sock)\n"
+	"  --deadline DURATION   give each call at most this long\n"
+	"  --help                print this and end\n";
 
 int driver_check_main(int argc, char **argv)
 {
@@ -378,10 +390,11 @@ int driver_check_main(int argc, char **argv)
 	const char *image = "sandbox-base:latest";
 
 	if (parse(argc, argv, &c, &image, &err) != 0) {
-		fprintf(stderr, "%s%susage: sandboxd driver-check [--image NAME] [--docker-socket PATH] [--deadline DURATION] PATH\n",
-		        err.message, *err.message ? "\n" : "");
+		fprintf(stderr, "%s%s%.*s\n", err.message, *err.message ? "\n" : "", (int)strcspn(usage, "\n"), usage);
 		return 2;
 	}
+	if (c.want_help)
+		return fputs(usage, stdout) < 0;
 	signal(SIGPIPE, SIG_IGN);
 	if (driver_check_file(c.path, &err) != 0 || prepare(&c, &err) != 0) {
 		fprintf(stderr, "sandboxd: %s\n", err.message);

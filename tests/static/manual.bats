@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The manual pages against the code: options, exit statuses, environment variables, files. What one side has, the other has too.
+# The manual pages against the code: options, exit statuses, environment variables, files, keys. What one side has, the other has too.
 
 setup_file() {
 	TOP=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
@@ -74,6 +74,11 @@ same() {
 	for name in sandbox/config sandbox/directories sandbox/tokens sandbox/token.key .sandbox.conf sandboxd.sock sandbox/console_history; do
 		grep -q -- "$name\$" "$BATS_TEST_TMPDIR/files" || { echo "$name is not in the manual"; false; }
 	done
+	# The other way round: nothing else is in the page.
+	grep -vE '/(config|directories|tokens|token\.key|sandboxd\.sock|console_history|sandbox)$|^\.sandbox\.conf$' "$BATS_TEST_TMPDIR/files" && {
+		echo "the code knows nothing of these"
+		false
+	}
 	# What the code names: each macro or literal that ends up as a file.
 	grep -q '#define CONFIG_FILE "config"' "$TOP/cli/settings.h"
 	grep -q '#define USE_FILE "directories"' "$TOP/cli/place.c"
@@ -81,6 +86,83 @@ same() {
 	grep -q '%s/tokens' "$TOP/cli/token_store.c"
 	grep -q '#define PROJECT_FILE ".sandbox.conf"' "$TOP/cli/place.h"
 	grep -rq 'console_history' "$TOP/cli"
+}
+
+# options_of SOURCE…: those of a getopt table, or compared by hand.
+options_of() {
+	{
+		grep -hoE '\{ "[a-z-]+", (required|no)_argument' "$@" | sed 's/{ "/--/; s/".*//'
+		grep -hoE '(strcmp\(argv\[i\], |value_of\(argv, &i, |is\(argv\[i\], )"--[a-z-]+"' "$@" | grep -o -- '--[a-z-]*'
+	} | sort -u
+}
+
+@test "every option of sandboxd and sandbox-init is in their pages and help, and the reverse" {
+	local dir=$BATS_TEST_TMPDIR name
+	set_of() { section "$1" "$2" | sed -n 's/^\.B \(--[a-z-]*\).*/\1/p' | sort -u >"$dir/page"; }
+	# That one is for the generators.
+	options_of "$TOP/daemon/main.c" | grep -vx -- --print-api-doc >"$dir/code"
+	[ "$(wc -l <"$dir/code")" -gt 5 ]
+	set_of OPTIONS sandboxd.8
+	same sandboxd
+	options_of "$TOP/daemon/first.c" >"$dir/code"
+	[ "$(wc -l <"$dir/code")" -gt 5 ]
+	set_of 'OPTIONS OF INIT' sandboxd.8
+	same 'sandboxd init'
+	options_of "$TOP/daemon/runtime/driver_check.c" >"$dir/code"
+	[ "$(wc -l <"$dir/code")" -gt 2 ]
+	set_of 'OPTIONS OF DRIVER-CHECK' sandboxd.8
+	same 'sandboxd driver-check'
+	options_of "$TOP/daemon/init/main.c" >"$dir/code"
+	[ "$(wc -l <"$dir/code")" -gt 3 ]
+	set_of OPTIONS sandbox-init.8
+	same sandbox-init
+	for name in $(options_of "$TOP/cli/mcp/main.c"); do
+		grep -qw -- "$name" "$PAGES/sandbox-mcp.1" || { echo "sandbox-mcp $name is not in its page"; false; }
+		"$BUILD/sandbox-mcp" --help | grep -qw -- "$name" || { echo "sandbox-mcp $name is not in its help"; false; }
+	done
+	for name in "" init driver-check; do
+		# shellcheck disable=SC2086
+		"$BUILD/sandboxd" $name --help | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u >"$dir/page"
+		case $name in
+		"") options_of "$TOP/daemon/main.c" | grep -vx -- --print-api-doc >"$dir/code" ;;
+		init) options_of "$TOP/daemon/first.c" >"$dir/code" ;;
+		*) options_of "$TOP/daemon/runtime/driver_check.c" >"$dir/code" ;;
+		esac
+		same "the help of sandboxd $name"
+	done
+}
+
+@test "every environment variable sandboxd reads is in its page, and the reverse" {
+	{
+		grep -rhoE '(getenv|xdg_dir)\("[A-Z_]+"' "$TOP/daemon" | sed 's/.*("//; s/"//'
+		grep -rhoE '#define VARIABLE "[A-Z_]+"' "$TOP/daemon" | sed 's/.*E "//; s/"//'
+	} | sort -u >"$BATS_TEST_TMPDIR/code"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/code")" -gt 5 ]
+	section ENVIRONMENT sandboxd.8 | sed -n 's/^\.B //p' | tr -d ' ' | tr ',' '\n' | sort -u >"$BATS_TEST_TMPDIR/page"
+	same variables
+}
+
+@test "every file of sandboxd's page is one the code names" {
+	local name
+	section FILES sandboxd.8 | sed -n 's/^\.I //p' | tr ',' '\n' | sed 's,.*/,,; s/ //g' | sort -u >"$BATS_TEST_TMPDIR/page"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/page")" -gt 8 ]
+	while read -r name; do
+		[ "$name" = sandbox ] || grep -rqE "[/\"]$name\"" "$TOP/daemon" "$TOP/shared" || { echo "nothing in the code is called $name"; false; }
+	done <"$BATS_TEST_TMPDIR/page"
+	for name in api-token secret.key node-credential store.db db-password tls.crt tls.key sandboxd.conf sandboxd.sock; do
+		grep -qx "$name" "$BATS_TEST_TMPDIR/page" || { echo "$name is not in the page"; false; }
+	done
+}
+
+@test "every key of the configuration is in its page once, and the reverse" {
+	local section
+	{
+		cat "$TOP/daemon/config.def" "$TOP/daemon/pool.def"
+	} | sed -n 's/^CONFIG_[A-Z]*("\([a-z]*\)[A-Z ]*", "\([a-z_0-9]*\)",.*/\1.\2/p' | sort >"$BATS_TEST_TMPDIR/code"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/code")" -gt 50 ]
+	awk '/^\.SH / { s = $2; gsub(/[^a-z]/, "", s); if (substr($2, 1, 1) != "[") s = "" } s && /^\.B / { print s "." $2 }' "$PAGES/sandboxd.conf.5" |
+		sort >"$BATS_TEST_TMPDIR/page"
+	same keys
 }
 
 @test "every page a page refers to exists" {

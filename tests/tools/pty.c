@@ -22,6 +22,7 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
+#include <utmp.h>
 
 enum { STEP_MS = 15000, OUT_MAX = 4 << 20 };
 
@@ -186,18 +187,21 @@ static bool step(char *line)
 static void start(const char *size, char **argv)
 {
 	struct winsize w = { 0 };
+	int far = -1;
 	sscanf(size, "%hux%hu", &w.ws_row, &w.ws_col);
 	pty.out = malloc(OUT_MAX);
-	pty.pid = forkpty(&pty.fd, NULL, NULL, &w);
-	if (pty.pid < 0 || !pty.out) {
+	/* The settings are read before the command can change them. */
+	if (!pty.out || openpty(&pty.fd, &far, NULL, NULL, &w) != 0 || tcgetattr(far, &pty.first) != 0 || (pty.pid = fork()) < 0) {
 		perror("pty");
 		exit(2);
 	}
 	if (pty.pid == 0) {
-		execvp(argv[0], argv);
+		close(pty.fd);
+		if (login_tty(far) == 0)
+			execvp(argv[0], argv);
 		_exit(127);
 	}
-	tcgetattr(pty.fd, &pty.first);
+	close(far);
 }
 
 static int play(void)

@@ -12,13 +12,16 @@
 #include "shared/model/egress.h"
 #include "shared/model/enums.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 
 #define DEFAULT_IMAGE "sandbox-base:latest"
 
-/* POLL: one long poll, shorter where its progress is shown; ANSWER: what an answer may take besides. */
-enum { MIB = 1024 * 1024, POLL_S = 50, POLL_SHOWN_S = 1, ANSWER_S = 60, PAUSE_MS = 200 };
+/* POLL: one long poll, shorter where its progress is shown; ANSWER: what an answer may take besides; SOON: how long the create itself is
+ * waited for in its own call: most run by then, which saves the calls that would ask. */
+enum { MIB = 1024 * 1024, POLL_S = 50, POLL_SHOWN_S = 1, ANSWER_S = 60, PAUSE_MS = 200, SOON_S = 1 };
 
 int create_parse_cpus(const char *what, const char *text, void *field, struct error *err)
 {
@@ -254,14 +257,24 @@ int create_spec(struct cli *cli, const struct create_options *o, const struct wo
 	return 0;
 }
 
-/* One request; wait_s 0: the refusal comes at once. */
-static int send_create(struct cli *cli, const cJSON *spec, const char *key, int64_t wait_s, cJSON **ret, struct error *err)
+/* One request. capacity_s 0: a refusal comes at once; end_s 0: so does the answer. */
+struct ask {
+	const cJSON *spec;
+	const char *key;
+	int64_t capacity_s, end_s;
+};
+
+static int send_create(struct cli *cli, const struct ask *q, cJSON **ret, struct error *err)
 {
 	auto_json *body = cJSON_CreateObject();
 	auto_json *answer = NULL;
-	auto_free char *target = wait_s ? xasprintf("/v1/sandboxes?wait_capacity=%lld", (long long)wait_s) : xstrdup("/v1/sandboxes");
-	cJSON_AddItemReferenceToObject(body, "spec", (cJSON *)spec);
-	struct call c = { .method = "POST", .target = target, .body = body, .key = key, .timeout_ms = (wait_s + ANSWER_S) * 1000 };
+	auto_free char *target = xstrdup("/v1/sandboxes");
+	if (q->capacity_s || q->end_s) {
+		free(target);
+		target = xasprintf("/v1/sandboxes?%s=%lld", q->capacity_s ? "wait_capacity" : "wait", (long long)(q->capacity_s ? q->capacity_s : q->end_s));
+	}
+	cJSON_AddItemReferenceToObject(body, "spec", (cJSON *)q->spec);
+	struct call c = { .method = "POST", .target = target, .body = body, .key = q->key, .timeout_ms = (q->capacity_s + q->end_s + ANSWER_S) * 1000 };
 	if (session_call(cli, &c, &answer, err) != 0)
 		return -1;
 	if (!json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id")[0] ||
@@ -274,7 +287,20 @@ static int send_create(struct cli *cli, const cJSON *spec, const char *key, int6
 int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
 {
 	struct idem key = idem_new();
-	return send_create(cli, spec, o->idempotency_key ? o->idempotency_key : key.text, 0, ret, err);
+	return send_create(cli, &(struct ask){ .spec = spec, .key = o->idempotency_key ? o->idempotency_key : key.text }, ret, err);
+}
+
+/* Cut off while it waited: the same key tells, without a wait, what is being created. The interrupt is there again afterwards. */
+static int ask_again(struct cli *cli, const struct ask *q, cJSON **ret)
+{
+	int sig = interrupt_signal();
+	if (!sig)
+		return -1;
+	interrupt_clear();
+	int rc = send_create(cli, &(struct ask){ .spec = q->spec, .key = q->key }, ret, NULL);
+	if (!interrupt_signal())
+		raise(sig);
+	return rc;
 }
 
 /* Long polls with one key: each keeps the place that the one before had. */
@@ -290,7 +316,7 @@ static int queue_up(struct cli *cli, const char *key, const cJSON *spec, int64_t
 		int64_t most_s = cli->progress ? POLL_SHOWN_S : POLL_S, s = (left_ms + 999) / 1000;
 		progress_update(&p, "waiting for capacity");
 		int64_t sent_ms = clock_mono_ms();
-		rc = send_create(cli, spec, key, s < most_s ? s : most_s, ret, &e);
+		rc = send_create(cli, &(struct ask){ .spec = spec, .key = key, .capacity_s = s < most_s ? s : most_s }, ret, &e);
 		if (rc != 0 && e.code != ERR_NO_CAPACITY)
 			break;
 		/* A server that does not hold the request is not hammered. */
@@ -308,10 +334,32 @@ int create_send(struct cli *cli, const struct create_options *o, const cJSON *sp
 	struct idem own = idem_new();
 	struct error e = ERROR_INIT;
 	const char *key = o->idempotency_key ? o->idempotency_key : own.text;
-	int rc = send_create(cli, spec, key, 0, ret, &e);
+	bool soon = !o->no_wait && (o->wait_timeout_ms < 0 || o->wait_timeout_ms > SOON_S * 1000);
+	struct ask q = { .spec = spec, .key = key, .end_s = soon ? SOON_S : 0 };
+	int rc = send_create(cli, &q, ret, &e);
+	if (rc != 0 && soon && e.sys == EINTR && ask_again(cli, &q, ret) == 0)
+		return 0;
 	if (rc != 0 && e.code == ERR_NO_CAPACITY && o->wait_capacity_ms > 0)
 		return queue_up(cli, key, spec, o->wait_capacity_ms, ret, err);
 	if (rc != 0 && err)
 		*err = e;
 	return rc;
+}
+
+static bool has_ended(const cJSON *operation)
+{
+	const char *state = json_text(operation, "state");
+	return strcmp(state, "succeeded") == 0 || strcmp(state, "failed") == 0;
+}
+
+int create_await(struct cli *cli, const struct create_options *o, const cJSON *answer, bool *ret_fresh, cJSON **ret, struct error *err)
+{
+	const cJSON *op = cJSON_GetObjectItemCaseSensitive(answer, "operation");
+	bool fresh = has_ended(op);
+	if (ret_fresh)
+		*ret_fresh = fresh;
+	if (!fresh)
+		return operation_wait(cli, json_text(op, "id"), "creating", o->wait_timeout_ms, ret, err);
+	*ret = cJSON_Duplicate(op, true);
+	return 0;
 }

@@ -21,6 +21,7 @@ struct create_options {
 	const char *idempotency_key;
 	int64_t wait_timeout_ms;
 	int64_t wait_capacity_ms; /* 0: a refusal for lack of capacity is final */
+	bool no_wait;             /* the answer does not wait for the sandbox to run, however soon that is */
 };
 
 /* The defaults that are not zero. */
@@ -80,6 +81,8 @@ int create_add_secret(cJSON *list, const char *text, struct error *err);
 /* POST /v1/sandboxes: {sandbox, operation} (caller frees). Queues for capacity as the options say; create_ask does not. */
 int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
 int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
+/* What the create of that answer came to: as operation_wait. ret_fresh (may be NULL): the answer had it, and its sandbox is of now. */
+int create_await(struct cli *cli, const struct create_options *o, const cJSON *answer, bool *ret_fresh, cJSON **ret, struct error *err);
 
 /* "KEY=value" or "KEY" (then the value of the own environment, skipped when unset) appended to out, later ones replacing.
  * Files: one KEY=value a line, literal (no quoting), blank lines and lines starting with # skipped. ERR_INVALID names the fault. */

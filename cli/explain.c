@@ -35,7 +35,7 @@ static void print_node(const cJSON *node, FILE *out)
 	auto_free char *name = safe_text(node, "name");
 	auto_free char *reason = safe_text(node, "reason");
 	if (json_flag(node, "fits"))
-		fprintf(out, "node         %s fits, rank %.0f\n", name, json_number(node, "rank", 0));
+		fprintf(out, "node         %s fits, rank %.0f%s%s\n", name, json_number(node, "rank", 0), *reason ? ": " : "", reason);
 	else
 		fprintf(out, "node         %s does not fit: %s\n", name, reason);
 }

@@ -103,8 +103,7 @@ static int provide(struct cli *cli, const struct options *o, const struct agent_
 		return -1;
 	}
 	*ret_id = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id"));
-	if (operation_wait(cli, json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id"), "creating", o->create.wait_timeout_ms, &op,
-			   err) != 0)
+	if (create_await(cli, &o->create, answer, NULL, &op, err) != 0)
 		return -1;
 	if (strcmp(json_text(op, "state"), "succeeded") == 0)
 		return 0;

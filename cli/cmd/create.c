@@ -132,8 +132,8 @@ static int wait_created(struct cli *cli, const struct options *o, cJSON *answer,
 {
 	auto_json *op = NULL;
 	auto_json *sandbox = NULL;
-	auto_free char *op_id = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id"));
-	if (operation_wait(cli, op_id, "creating", o->create.wait_timeout_ms, &op, err) != 0)
+	bool fresh = false;
+	if (create_await(cli, &o->create, answer, &fresh, &op, err) != 0)
 		return wait_failed(cli, id, err);
 	if (strcmp(json_text(op, "state"), "succeeded") != 0) {
 		json_operation_error(op, err);
@@ -143,11 +143,13 @@ static int wait_created(struct cli *cli, const struct options *o, cJSON *answer,
 		cli_hint(cli, "the sandbox runs: `sandbox cp` copies into it, `sandbox delete %s` ends it", id);
 		return -1;
 	}
-	if (get_sandbox(cli, id, &sandbox, err) != 0)
-		return -1;
-	note_running(cli, sandbox);
-	cJSON_ReplaceItemInObjectCaseSensitive(answer, "sandbox", steal(&sandbox));
-	cJSON_ReplaceItemInObjectCaseSensitive(answer, "operation", steal(&op));
+	if (!fresh) {
+		if (get_sandbox(cli, id, &sandbox, err) != 0)
+			return -1;
+		cJSON_ReplaceItemInObjectCaseSensitive(answer, "sandbox", steal(&sandbox));
+		cJSON_ReplaceItemInObjectCaseSensitive(answer, "operation", steal(&op));
+	}
+	note_running(cli, cJSON_GetObjectItemCaseSensitive(answer, "sandbox"));
 	return print_created(cli, answer, id, err);
 }
 
@@ -172,6 +174,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	if (o->explain)
 		return explain_only(cli, spec, err);
 	interrupt_watch();
+	o->create.no_wait = !o->wait;
 	if (create_send(cli, &o->create, spec, &answer, err) != 0) {
 		if (err->sys != EINTR)
 			return refused(cli);

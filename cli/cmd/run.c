@@ -107,7 +107,7 @@ static int create(struct run *r, struct error *err)
 		return -1;
 	}
 	take_created(r, answer, &operation);
-	if (operation_wait(r->cli, operation, "creating", r->o->create.wait_timeout_ms, &op, err) != 0)
+	if (create_await(r->cli, &r->o->create, answer, NULL, &op, err) != 0)
 		return -1;
 	if (strcmp(json_text(op, "state"), "succeeded") == 0)
 		return 0;

@@ -93,7 +93,41 @@ static int create_waited(struct request *r, struct answer *a, struct error *err)
 	return answer_create(r, a, rc, &res, &e, err);
 }
 
-static int create(struct request *r, const struct spec *spec, int64_t wait_seconds, struct answer *a, struct error *err)
+/* It ended, or the time did: both as they are now. A sandbox that is forgotten already stays as it was. */
+static int create_settled(struct request *r, struct answer *a, struct error *err)
+{
+	struct create_result *res = r->created;
+	const struct caller *who = &r->caller;
+	struct operation op;
+	struct sandbox now;
+	operation_init(&op);
+	sandbox_init(&now);
+	if (controller_operation(r->api->o.controller, who, res->operation.id.text, &op, err) == 0) {
+		operation_done(&res->operation);
+		res->operation = op;
+	}
+	if (controller_resolve(r->api->o.controller, who, res->sandbox.id.text, &now, err) == 0) {
+		sandbox_done(&res->sandbox);
+		res->sandbox = now;
+	}
+	answer_json(a, r->route->status, create_json(res));
+	return 0;
+}
+
+/* Takes what is in res. */
+static int wait_created(struct request *r, struct create_result *res, int64_t wait_ms, struct error *err)
+{
+	snprintf(r->audit_target, sizeof(r->audit_target), "%s", res->sandbox.id.text);
+	r->created = xmalloc(sizeof(*res));
+	*r->created = *res;
+	return wait_operation(r, &r->created->operation.id, wait_ms, create_settled, err);
+}
+
+struct create_waits {
+	int64_t capacity, end; /* seconds */
+};
+
+static int create(struct request *r, const struct spec *spec, struct create_waits wait, struct answer *a, struct error *err)
 {
 	const char *key = NULL;
 	if (request_idempotency_key(r, &key, err) != 0)
@@ -102,9 +136,11 @@ static int create(struct request *r, const struct spec *spec, int64_t wait_secon
 	struct create_result res;
 	create_result_init(&res);
 	int rc = controller_create(r->api->o.controller, &r->caller, spec, false, key, &res, &e);
-	if (res.yielded && wait_seconds < YIELD_SECONDS)
-		wait_seconds = YIELD_SECONDS;
-	int64_t poll_seconds = wait_seconds < LIMIT_WAIT_MAX_SECONDS ? wait_seconds : LIMIT_WAIT_MAX_SECONDS;
+	if (rc == 0 && wait.end > 0 && !op_ended(res.operation.state))
+		return wait_created(r, &res, wait.end * 1000, err);
+	int64_t poll_seconds = res.yielded && wait.capacity < YIELD_SECONDS ? YIELD_SECONDS : wait.capacity;
+	if (poll_seconds > LIMIT_WAIT_MAX_SECONDS)
+		poll_seconds = LIMIT_WAIT_MAX_SECONDS;
 	if (rc == 0 || e.code != ERR_NO_CAPACITY || poll_seconds == 0)
 		return answer_create(r, a, rc, &res, &e, err);
 	create_result_done(&res);
@@ -114,13 +150,14 @@ static int create(struct request *r, const struct spec *spec, int64_t wait_secon
 int handle_create(struct request *r, struct answer *a, struct error *err)
 {
 	bool only_explain = false;
-	int64_t wait_seconds = 0;
+	struct create_waits wait = { .capacity = 0 };
 	auto_spec spec;
 	spec_init(&spec);
 	if (request_query_bool(r, "explain", &only_explain, err) != 0 ||
-	    request_query_i64(r, "wait_capacity", 0, LIMIT_CAPACITY_WAIT_MAX_SECONDS, &wait_seconds, err) != 0 || read_spec(r, &spec, err) != 0)
+	    request_query_i64(r, "wait_capacity", 0, LIMIT_CAPACITY_WAIT_MAX_SECONDS, &wait.capacity, err) != 0 ||
+	    request_query_i64(r, "wait", 0, LIMIT_WAIT_MAX_SECONDS, &wait.end, err) != 0 || read_spec(r, &spec, err) != 0)
 		return -1;
-	return only_explain ? explain(r, &spec, a, err) : create(r, &spec, wait_seconds, a, err);
+	return only_explain ? explain(r, &spec, a, err) : create(r, &spec, wait, a, err);
 }
 
 static int read_labels(const struct target *t, struct map *ret, struct error *err)

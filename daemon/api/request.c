@@ -55,6 +55,9 @@ void request_free(struct request *r)
 		controller_create_end(r->api->o.controller, r->create, NULL, NULL);
 	if (r->state_free)
 		r->state_free(r->state);
+	if (r->created)
+		create_result_done(r->created);
+	free(r->created);
 	answer_done(&r->answer);
 	buf_done(&r->body);
 	free(r->params.tail);

@@ -55,6 +55,7 @@ struct request {
 	struct answer answer;
 	struct error err;
 	struct create_wait *create; /* waits for capacity */
+	struct create_result *created; /* waits for its end */
 	char audit_target[128]; /* what a mutation was about; "": the first path parameter */
 };
 

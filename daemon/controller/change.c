@@ -108,7 +108,7 @@ int change_commit(struct change *ch, struct error *err)
 	if (ch->n_given && queue_len(ch->c) > 0)
 		change_wake(ch, ch->now);
 	if (ch->wake_us)
-		hooks_wake(ch->c->hooks, ch->wake_us);
+		hooks_wake(ch->c->hooks, ch->now, ch->wake_us - ch->now);
 	free_lists(ch);
 	return 0;
 }

@@ -49,7 +49,7 @@ void controller_reload(struct controller *c, const struct daemon_config *config)
 	c->settings = s;
 	pthread_mutex_unlock(&c->settings_lock);
 	pools_set(c, config);
-	hooks_wake(c->hooks, store_now(c->store));
+	hooks_wake(c->hooks, store_now(c->store), 0);
 	if (egress_configure(c, config, &err) != 0)
 		log_error("egress", "the rules are not reloaded, the old ones stay: %s", err.message);
 }
@@ -104,7 +104,7 @@ static void on_news(void *ctx, enum store_news what, const struct id *id)
 		break;
 	case NEWS_DEADLINE:
 		if (store_leads(c->store))
-			hooks_wake(c->hooks, store_now(c->store));
+			hooks_wake(c->hooks, store_now(c->store), 0);
 		break;
 	case NEWS_EVENT:
 		hooks_event(c->hooks);
@@ -116,7 +116,7 @@ static void on_news(void *ctx, enum store_news what, const struct id *id)
 		look_at_nodes(c);
 		watches_look(c);
 		hooks_all_work(c->hooks);
-		hooks_wake(c->hooks, store_now(c->store));
+		hooks_wake(c->hooks, store_now(c->store), 0);
 		hooks_event(c->hooks);
 		hooks_routes(c->hooks);
 		break;

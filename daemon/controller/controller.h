@@ -222,8 +222,8 @@ int controller_requeue(struct controller *c, const struct id *node, struct error
 /* Deadlines: enqueues deletes (reason expired) for what is due, wakes workers for removals to be tried again, drops what is past
  * its retention. Returns the wall-clock us of the next deadline, 0: none. */
 int64_t controller_reap(struct controller *c);
-/* Called (any thread) when the next deadline may have moved earlier. */
-void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx);
+/* Called (any thread) when the next deadline may have moved earlier: it is after_us from now, 0: there is something to do at once. */
+void controller_on_deadline(struct controller *c, void (*fn)(void *ctx, int64_t after_us), void *ctx);
 
 /* Called (any thread) when events may have been added, until controller_off_event(ctx); otherwise as controller_on_work. */
 void controller_on_event(struct controller *c, void (*fn)(void *ctx), void *ctx);

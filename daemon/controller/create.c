@@ -223,12 +223,13 @@ static int create(struct controller *c, struct asked *a, struct create_result *r
 	int rc;
 	{
 		auto_change ch = CHANGE_INIT; /* ends before r does: it may give r back */
-		rc = change_begin(c, DB_SYNCED, &ch, err);
+		rc = change_begin(c, DB_WRITE, &ch, err);
 		if (rc == 0)
 			rc = commit_create(&ch, a, &r, ret, err);
 	}
 	reservation_done(&r);
-	return rc;
+	/* The worker has begun by now: what it does would not outlive a power loss either, only the answer has to. */
+	return rc == 0 ? store_flush(c->store, err) : rc;
 }
 
 /* In a shared store another create may have taken the name or the key after this one looked; the second look finds it. */
@@ -253,13 +254,14 @@ static int create_twice(struct controller *c, struct asked *a, struct create_res
 
 static int explain(struct controller *c, const struct spec *s, struct decision *d, struct error *err)
 {
-	if (store_shared(c->store)) {
-		auto_tx *tx = NULL;
-		if (store_begin(c->store, DB_READ, &tx, err) != 0 || nodes_refresh(c, tx, err) != 0)
-			return -1;
-	}
+	bool shared = store_shared(c->store), pools = pools_any(c);
+	auto_tx *tx = NULL;
+	if ((shared || pools) && store_begin(c->store, DB_READ, &tx, err) != 0)
+		return -1;
+	if (shared && nodes_refresh(c, tx, err) != 0)
+		return -1;
 	nodes_place(c, s, d, NULL);
-	return 0;
+	return pools ? pools_explain(c, tx, s, d, err) : 0;
 }
 
 static int check_key(const char *key, struct error *err)

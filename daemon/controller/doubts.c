@@ -12,7 +12,7 @@ void doubts_add(struct controller *c, const struct doubt *d)
 	c->doubts = xrealloc(c->doubts, c->n_doubts + 1, sizeof(*c->doubts));
 	c->doubts[c->n_doubts++] = *d;
 	pthread_mutex_unlock(&c->doubts_lock);
-	hooks_wake(c->hooks, store_now(c->store));
+	hooks_wake(c->hooks, store_now(c->store), 0);
 }
 
 static int settle(struct controller *c, const struct doubt *d, struct error *err)

@@ -23,7 +23,7 @@ struct hooks {
 	size_t n_event;
 	void (*routes)(void *ctx);
 	void *routes_ctx;
-	void (*deadline)(void *ctx);
+	void (*deadline)(void *ctx, int64_t after_us);
 	void *deadline_ctx;
 	int64_t wake_us;      /* what the timer waits for, 0: nothing */
 	pthread_mutex_t progress_lock;
@@ -145,7 +145,7 @@ void hooks_routes(struct hooks *h)
 
 /* --- the timer --- */
 
-void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *ctx)
+void controller_on_deadline(struct controller *c, void (*fn)(void *ctx, int64_t after_us), void *ctx)
 {
 	pthread_mutex_lock(&c->hooks->lock);
 	c->hooks->deadline = fn;
@@ -153,13 +153,14 @@ void controller_on_deadline(struct controller *c, void (*fn)(void *ctx), void *c
 	pthread_mutex_unlock(&c->hooks->lock);
 }
 
-void hooks_wake(struct hooks *h, int64_t at_us)
+void hooks_wake(struct hooks *h, int64_t now_us, int64_t after_us)
 {
+	int64_t at_us = now_us + after_us;
 	pthread_mutex_lock(&h->lock);
 	if (h->wake_us == 0 || at_us < h->wake_us) {
 		h->wake_us = at_us;
 		if (h->deadline)
-			h->deadline(h->deadline_ctx);
+			h->deadline(h->deadline_ctx, after_us > 0 ? after_us : 0);
 	}
 	pthread_mutex_unlock(&h->lock);
 }

@@ -164,6 +164,8 @@ int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct 
 /* Starts and ends what the configuration wants; lowers *next_us to when to look again. */
 int pools_keep(struct controller *c, int64_t *next_us, struct error *err);
 void pools_metrics(struct controller *c, struct buf *out);
+/* Makes a decision say that a sandbox of a pool would be handed out, where one is ready. */
+int pools_explain(struct controller *c, struct db_tx *tx, const struct spec *s, struct decision *d, struct error *err);
 bool pools_any(struct controller *c);
 /* Ends as few of those that wait as would let in a request that was refused (d). False: that would not help. */
 bool pools_yield(struct controller *c, const struct spec *s, const struct decision *d);
@@ -238,8 +240,8 @@ void hooks_work(struct hooks *h, const struct id *node);
 void hooks_all_work(struct hooks *h);
 void hooks_event(struct hooks *h);
 void hooks_routes(struct hooks *h);
-/* Tells the timer when at_us is earlier than what it waits for. */
-void hooks_wake(struct hooks *h, int64_t at_us);
+/* Tells the timer when now_us + after_us, of the store's clock, is earlier than what it waits for. */
+void hooks_wake(struct hooks *h, int64_t now_us, int64_t after_us);
 /* Around the computing of the next deadline: what is announced between the two is not lost. Returns the earliest. */
 void hooks_begin_wake(struct hooks *h);
 int64_t hooks_end_wake(struct hooks *h, int64_t at_us);

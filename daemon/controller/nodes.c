@@ -536,6 +536,6 @@ int controller_heartbeat(struct controller *c, const struct node_report *r, stru
 	}
 	pthread_mutex_unlock(&c->nodes.lock);
 	if (queue_len(c) > 0)
-		hooks_wake(c->hooks, store_now(c->store));
+		hooks_wake(c->hooks, store_now(c->store), 0);
 	return 0;
 }

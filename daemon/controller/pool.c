@@ -163,14 +163,21 @@ bool pools_any(struct controller *c)
 	return any;
 }
 
+/* The key under which a create looks in pools, and the pool's name. Caller frees; NULL: it looks in none. */
+static char *asked_key(struct controller *c, const struct spec *s, enum tier required, char ret_name[static POOL_NAME_SIZE])
+{
+	/* Only a container's name can be changed from outside. */
+	if (!pools_any(c) || (s->name && required != TIER_CONTAINER))
+		return NULL;
+	auto_free char *key = pool_key(s, required);
+	return match(c, key, ret_name) ? steal(&key) : NULL;
+}
+
 int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct decision *d, struct error *err)
 {
 	char name[POOL_NAME_SIZE];
-	/* Only a container's name can be changed from outside. */
-	if (!pools_any(ch->c) || (s->name && d->required != TIER_CONTAINER))
-		return 0;
-	auto_free char *key = pool_key(s, d->required);
-	if (!match(ch->c, key, name) || nodes_follow(ch->c, ch->tx, err) != 0)
+	auto_free char *key = asked_key(ch->c, s, d->required, name);
+	if (!key || nodes_follow(ch->c, ch->tx, err) != 0)
 		return 0;
 	int rc = pick(ch, s, key, name, ret, d, err);
 	if (rc >= 0)
@@ -181,6 +188,51 @@ int pools_claim(struct change *ch, const struct spec *s, struct id *ret, struct 
 }
 
 /* --- what is shown --- */
+
+struct ready {
+	const char *key;
+	struct id nodes[CLAIM_TRIES];
+	size_t n;
+};
+
+static void note_ready(void *ctx, const struct warm_row *w)
+{
+	struct ready *r = ctx;
+	if (w->state == SANDBOX_RUNNING && r->n < CLAIM_TRIES && strcmp(w->key, r->key) == 0)
+		r->nodes[r->n++] = w->node;
+}
+
+/* The node's verdict becomes that of the claim: there is room, since it is taken already. */
+static void show_ready(struct decision *d, const struct decision *claim)
+{
+	for (size_t i = 0; i < d->n_nodes; i++)
+		if (id_eq(&d->nodes[i].id, &claim->node))
+			d->nodes[i] = claim->nodes[0];
+	d->placed = true;
+	d->node = claim->node;
+	memcpy(d->node_name, claim->node_name, sizeof(d->node_name));
+	d->refusal[0] = '\0';
+}
+
+int pools_explain(struct controller *c, struct db_tx *tx, const struct spec *s, struct decision *d, struct error *err)
+{
+	char name[POOL_NAME_SIZE];
+	auto_free char *key = asked_key(c, s, d->required, name);
+	struct ready r = { .key = key };
+	struct decision claim;
+	if (!key)
+		return 0;
+	if (store_warm_each(tx, note_ready, &r, err) < 0)
+		return -1;
+	decision_init(&claim);
+	claim.required = d->required;
+	for (size_t i = 0; i < r.n && !claim.placed; i++)
+		pool_may_claim(c, s, &r.nodes[i], name, &claim);
+	if (claim.placed)
+		show_ready(d, &claim);
+	decision_done(&claim);
+	return 0;
+}
 
 static void add_counter(struct controller *c, struct buf *out, const char *metric, const char *help, bool claims)
 {

@@ -227,7 +227,7 @@ int controller_create_wait(struct controller *c, const struct create_waiter *fro
 	/* Those before it first; then it is told like any other. */
 	serve(c);
 	pthread_mutex_unlock(&q->lock);
-	hooks_wake(c->hooks, store_now(c->store) + LOOK_US);
+	hooks_wake(c->hooks, store_now(c->store), LOOK_US);
 	return 0;
 }
 

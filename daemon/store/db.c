@@ -83,6 +83,11 @@ void db_rollback(struct db_tx *tx)
 	note_end(db, begun);
 }
 
+int db_flush(struct db *db, struct error *err)
+{
+	return db->ops->flush ? db->ops->flush(db, err) : 0;
+}
+
 bool db_doubtful(const struct error *err)
 {
 	return err && err->code == ERR_UNAVAILABLE && err->sys == DB_IN_DOUBT;

@@ -61,7 +61,9 @@ struct db_stats {
 struct db_stats db_stats(const struct db *db);
 /* Ends the transaction either way: on failure nothing was changed, unless db_doubtful says that nobody knows. */
 int db_commit(struct db_tx *tx, struct error *err);
-/* The connection was lost while the commit was on its way. */
+/* Waits until all that was committed survives a power loss too; not within a transaction. */
+int db_flush(struct db *db, struct error *err);
+/* The connection was lost while the commit was on its way, or the disk did not take what had been committed. */
 bool db_doubtful(const struct error *err);
 void db_rollback(struct db_tx *tx);
 static inline void db_rollbackp(struct db_tx **tx)

@@ -16,6 +16,7 @@ struct db_ops {
 	void (*close)(struct db *db);
 	int (*begin)(struct db *db, enum db_mode mode, struct db_tx **ret, struct error *err);
 	int (*commit)(struct db_tx *tx, struct error *err);
+	int (*flush)(struct db *db, struct error *err); /* NULL: every commit does */
 	void (*rollback)(struct db_tx *tx);
 	int (*script)(struct db_tx *tx, const char *sql, struct error *err);
 	struct db_stmt *(*query)(struct db_tx *tx, size_t query);

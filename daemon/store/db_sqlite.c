@@ -4,6 +4,7 @@
  */
 #include "daemon/store/db_driver.h"
 #include "daemon/store/internal.h"
+#include "daemon/store/wal_sync.h"
 
 #include "shared/base/io.h"
 #include "shared/base/log.h"
@@ -49,7 +50,7 @@ struct lite {
 	struct lite_stmt *stmts;
 	struct lite_tx tx;
 	pthread_mutex_t lock;
-	bool synced; /* what PRAGMA synchronous says now */
+	struct wal_sync *log;
 };
 
 static const struct db_ops lite_ops;
@@ -162,6 +163,8 @@ int db_open_sqlite(const struct db_options *options, struct db **ret, struct err
 	struct lite *db = xcalloc(1, sizeof(*db));
 	db->base.ops = &lite_ops;
 	db->path = xstrdup(options->path);
+	auto_free char *log = xasprintf("%s-wal", options->path);
+	db->log = wal_sync_new(log);
 	db->options = *options;
 	db->stmts = xcalloc(options->n_queries, sizeof(*db->stmts));
 	pthread_mutex_init(&db->lock, NULL);
@@ -183,6 +186,7 @@ static void lite_close(struct db *base)
 	for (size_t i = 0; i < db->options.n_queries; i++)
 		sqlite3_finalize(db->stmts[i].handle);
 	sqlite3_close(db->handle);
+	wal_sync_free(db->log);
 	pthread_mutex_destroy(&db->lock);
 	free(db->stmts);
 	free(db->path);
@@ -191,22 +195,11 @@ static void lite_close(struct db *base)
 
 /* --- transactions --- */
 
-/* The level holds for a whole commit and can only be changed between two. */
-static int set_synced(struct lite *db, bool synced, struct error *err)
-{
-	if (db->synced == synced)
-		return 0;
-	if (exec(db, synced ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err) != 0)
-		return -1;
-	db->synced = synced;
-	return 0;
-}
-
 static int lite_begin(struct db *base, enum db_mode mode, struct db_tx **ret, struct error *err)
 {
 	struct lite *db = (struct lite *)base;
 	pthread_mutex_lock(&db->lock);
-	if (mode != DB_READ && (set_synced(db, mode == DB_SYNCED || mode == DB_SCHEMA, err) != 0 || exec(db, "BEGIN IMMEDIATE", err) != 0)) {
+	if (mode != DB_READ && exec(db, "BEGIN IMMEDIATE", err) != 0) {
 		pthread_mutex_unlock(&db->lock);
 		return -1;
 	}
@@ -229,11 +222,20 @@ static void end(struct lite_tx *tx)
 static int lite_commit(struct db_tx *base, struct error *err)
 {
 	struct lite_tx *tx = (struct lite_tx *)base;
+	struct lite *db = tx->db;
+	enum db_mode mode = tx->mode;
 	while (tx->active)
 		db_reset(&tx->active->base);
-	int rc = tx->mode == DB_READ ? 0 : exec(tx->db, "COMMIT", err);
-	end(tx);
-	return rc;
+	int rc = mode == DB_READ ? 0 : exec(db, "COMMIT", err);
+	if (rc == 0 && mode != DB_READ)
+		wal_sync_wrote(db->log);
+	end(tx); /* from here on tx is another's */
+	return rc == 0 && (mode == DB_SYNCED || mode == DB_SCHEMA) ? wal_sync_wait(db->log, err) : rc;
+}
+
+static int lite_flush(struct db *base, struct error *err)
+{
+	return wal_sync_wait(((struct lite *)base)->log, err);
 }
 
 static void lite_rollback(struct db_tx *base)
@@ -417,7 +419,7 @@ static const void *lite_bytes(struct db_stmt *base, int column, size_t *ret_len)
 }
 
 static const struct db_ops lite_ops = {
-	.close = lite_close, .begin = lite_begin, .commit = lite_commit, .rollback = lite_rollback, .script = lite_script,
+	.close = lite_close, .begin = lite_begin, .commit = lite_commit, .flush = lite_flush, .rollback = lite_rollback, .script = lite_script,
 	.query = lite_query, .bind_i64 = lite_bind_i64, .bind_text = lite_bind_text, .bind_bytes = lite_bind_bytes,
 	.step = lite_step, .run = lite_run, .reset = lite_reset, .i64 = lite_i64, .text = lite_text, .bytes = lite_bytes,
 };

@@ -227,6 +227,11 @@ int store_begin(struct store *s, enum db_mode mode, struct db_tx **ret, struct e
 	return db_begin(s->db, mode, ret, err);
 }
 
+int store_flush(struct store *s, struct error *err)
+{
+	return db_flush(s->db, err);
+}
+
 int store_ping(struct store *s, struct error *err)
 {
 	auto_tx *tx = NULL;

@@ -39,6 +39,8 @@ bool store_shared(const struct store *s);
 /* Does it answer? For readiness. */
 int store_ping(struct store *s, struct error *err);
 int store_begin(struct store *s, enum db_mode mode, struct db_tx **ret, struct error *err);
+/* As db_flush. */
+int store_flush(struct store *s, struct error *err);
 
 /* --- several daemons on one store: see store_bus.c --- */
 

@@ -98,6 +98,15 @@ void warm_restore(struct worker *w, const struct sandbox *s, pid_t pid)
 	put(w, s, s->image_digest, buf_str(&init), pid);
 }
 
+/* A controller that lost its machine may have lost the claim as well: should both have been restarted, what had a user is never taken for fresh. */
+static void forget_init(struct worker *w, const struct id *sandbox)
+{
+	auto_free char *path = init_file(w, sandbox);
+
+	if (unlink(path) != 0 && errno != ENOENT)
+		log_warn("worker", "%s: %m", path);
+}
+
 struct warm *warm_take(struct worker *w, const struct id *sandbox)
 {
 	struct warm *m;
@@ -107,6 +116,8 @@ struct warm *warm_take(struct worker *w, const struct id *sandbox)
 	if (m)
 		idmap_put(&w->claimed, sandbox, w);
 	pthread_mutex_unlock(&w->lock);
+	if (m)
+		forget_init(w, sandbox);
 	return m;
 }
 

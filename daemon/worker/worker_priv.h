@@ -1,4 +1,4 @@
-/* Shared by worker.c, jobs.c, reconcile.c, capacity.c, checks.c only. */
+/* Shared by worker.c, jobs.c, create.c, reconcile.c, capacity.c, checks.c only. */
 #ifndef SANDBOX_DAEMON_WORKER_PRIV_H
 #define SANDBOX_DAEMON_WORKER_PRIV_H
 
@@ -90,6 +90,11 @@ void job_why_ended(const struct runtime_status *s, char *ret, size_t n);
 void job_gone(struct worker *w, const struct id *sandbox, const char *why);
 /* Takes everything of a sandbox away: commands, container, link, workspace, files. Repeatable. */
 int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, struct error *err);
+/* Reports the end of what was leased, now or when the controller takes it. failure NULL: done. */
+void job_complete(struct worker *w, const struct lease *l, const char *digest, const struct error *failure);
+
+/* create.c: makes a sandbox, or has one that waited become it, and reports. */
+void job_create(struct worker *w, struct lease *l);
 
 /*
  * growth.c: writable roots. Few engines bound them, so the daemon looks every few seconds and ends a sandbox whose root

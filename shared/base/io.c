@@ -184,6 +184,9 @@ int io_mkdirs(const char *path, mode_t mode, struct error *err)
 {
 	if (*path == '\0')
 		return error_set(err, ERR_INVALID, "an empty path is no directory");
+	struct stat st;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return 0;
 	auto_free char *part = xstrdup(path);
 	for (char *p = part + 1; *p; p++) {
 		if (*p != '/' || p[-1] == '/')

@@ -90,6 +90,20 @@ containers() {
 	timeout 30 sandbox delete web
 }
 
+@test "explain says that one is ready, and takes none" {
+	full
+	local before
+	before=$(claims)
+	run -0 timeout 20 sandbox create --explain --image sandbox-pool-test:latest -m 128m --disk 64m
+	[[ $output == *"fits, rank "*": a sandbox of pool small was ready"* ]]
+	run -0 timeout 20 sandbox create --explain --json --image sandbox-pool-test:latest -m 128m --disk 64m
+	jq -e '.decision.placed and (.decision.nodes | map(.reason) | any(test("of pool small")))' <<<"$output"
+	run -0 timeout 20 sandbox create --explain --image sandbox-pool-test:latest -m 130m --disk 64m
+	[[ $output != *"of pool"* ]]
+	[ "$(claims)" -eq "$before" ]
+	ready 3
+}
+
 @test "a start command runs, and the deadline is the request's" {
 	full
 	local id before

@@ -460,11 +460,19 @@ static void set_flag(void *ctx)
 	atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
+static int64_t told_us;
+
+static void set_told(void *ctx, int64_t after_us)
+{
+	told_us = after_us;
+	set_flag(ctx);
+}
+
 static void the_timer_hears_of_earlier_deadlines(void **state)
 {
 	struct fix *f = *state;
 	atomic_int told = 0, worked = 0;
-	controller_on_deadline(f->c, set_flag, &told);
+	controller_on_deadline(f->c, set_told, &told);
 	controller_on_work(f->c, &f->node, set_flag, &worked);
 	assert_true(controller_reap(f->c) == 0);
 	create(f, "slow", 3600 * 1000);
@@ -476,6 +484,7 @@ static void the_timer_hears_of_earlier_deadlines(void **state)
 	assert_int_equal(worked, 2);
 	create(f, "fast", 1000);
 	assert_int_equal(told, 2);
+	assert_in_range(told_us, 1, SECOND_US);
 	assert_in_range(controller_reap(f->c) - clock_wall_us(), 1, SECOND_US);
 	controller_on_work(f->c, &f->node, NULL, NULL);
 	create(f, "last", 1000);

@@ -2,11 +2,13 @@
 #include "daemon/store/clock.h"
 #include "daemon/store/internal.h"
 #include "daemon/store/store.h"
+#include "daemon/store/wal_sync.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -138,6 +140,74 @@ static void parameters_bind_by_number(void **state)
 	assert_non_null(strstr(err.message, "no placeholder $3"));
 	db_rollback(tx);
 	db_close(db);
+}
+
+enum { FLUSHERS = 4, FLUSHES = 50 };
+
+struct flusher {
+	pthread_t thread;
+	struct db *db;
+	int64_t first;
+	int failed;
+};
+
+/* Commits and waits for the disk, as many do at once; the lock is free meanwhile. */
+static void *write_and_flush(void *arg)
+{
+	struct flusher *f = arg;
+	for (int64_t i = 0; i < FLUSHES; i++) {
+		struct db_tx *tx = NULL;
+		enum db_mode mode = i % 2 ? DB_SYNCED : DB_WRITE;
+		if (db_begin(f->db, mode, &tx, NULL) != 0)
+			return NULL;
+		struct db_stmt *s = db_query(tx, 3);
+		db_bind_i64(s, 1, f->first + i);
+		f->failed += db_run(s, NULL, NULL) != 0;
+		f->failed += db_commit(tx, NULL) != 0;
+		f->failed += mode == DB_WRITE && db_flush(f->db, NULL) != 0;
+	}
+	return NULL;
+}
+
+static void many_wait_for_the_disk_together(void **state)
+{
+	struct dir *d = *state;
+	struct db *db = NULL;
+	struct db_tx *tx = NULL;
+	struct flusher all[FLUSHERS] = { 0 };
+	struct db_options options = { .path = d->db, .queries = odd_queries, .n_queries = ARRAY_LEN(odd_queries) };
+	auto_free char *log = xasprintf("%s-wal", d->db);
+	assert_int_equal(db_open_sqlite(&options, &db, NULL), 0);
+	assert_int_equal(db_flush(db, NULL), 0); /* nothing yet, not even a log */
+	assert_int_equal(db_begin(db, DB_WRITE, &tx, NULL), 0);
+	assert_int_equal(db_run(db_query(tx, 2), NULL, NULL), 0);
+	assert_int_equal(db_commit(tx, NULL), 0);
+	for (int i = 0; i < FLUSHERS; i++) {
+		all[i].db = db;
+		all[i].first = 1000 * (i + 1);
+		assert_int_equal(pthread_create(&all[i].thread, NULL, write_and_flush, &all[i]), 0);
+	}
+	for (int i = 0; i < FLUSHERS; i++) {
+		pthread_join(all[i].thread, NULL);
+		assert_int_equal(all[i].failed, 0);
+	}
+	db_close(db);
+	assert_int_equal(access(log, F_OK), -1);
+}
+
+/* What cannot be synced is said, and nobody knows what is on the disk then. */
+static void a_log_that_cannot_be_synced_is_doubtful(void **state)
+{
+	struct dir *d = *state;
+	auto_free char *nowhere = xasprintf("%s/none/log", d->path);
+	struct wal_sync *w = wal_sync_new(nowhere);
+	struct error err = ERROR_INIT;
+	assert_int_equal(wal_sync_wait(w, &err), 0);
+	wal_sync_wrote(w);
+	assert_int_equal(wal_sync_wait(w, &err), -1);
+	assert_int_equal(err.code, ERR_UNAVAILABLE);
+	assert_true(db_doubtful(&err));
+	wal_sync_free(w);
 }
 
 static void transactions_are_whole(void **state)
@@ -532,6 +602,8 @@ int main(void)
 		STORE_TEST(dialects_differ_only_in_their_words),
 		STORE_TEST(parameters_bind_by_number),
 		STORE_TEST(transactions_are_whole),
+		STORE_TEST(many_wait_for_the_disk_together),
+		STORE_TEST(a_log_that_cannot_be_synced_is_doubtful),
 		STORE_TEST(opens_twice_in_a_row),
 		STORE_TEST(one_daemon_per_state_directory),
 		STORE_TEST(the_lock_goes_with_the_process),

@@ -130,18 +130,17 @@ drop_box() {
 }
 
 @test "a create that waits answers when the sandbox runs, or when it failed" {
-	create_waits() {
-		api "/v1/sandboxes?wait=$1" -H 'Content-Type: application/json' -d '{"spec":{"image":"'"$2"'","resources":{"disk_mib":64}}}' -w '\n%{http_code}'
-	}
-	run -0 create_waits 60 "$IMAGE"
-	[ "${lines[1]}" = 201 ]
-	jq -e '.sandbox.state == "running" and .operation.state == "succeeded" and .sandbox.image_digest != null' <<<"${lines[0]}"
-	sandbox delete "$(jq -r .sandbox.id <<<"${lines[0]}")"
-	run -0 create_waits 60 nowhere.invalid/no/such:image
-	[ "${lines[1]}" = 201 ]
-	jq -e '.sandbox.state == "failed" and .operation.state == "failed"' <<<"${lines[0]}"
-	run -0 create_waits 61 "$IMAGE"
-	[ "${lines[1]}" = 400 ]
+	api POST "/v1/sandboxes?wait=60" -d "$(spec)"
+	want 201
+	[ "$(field .sandbox.state) $(field .operation.state)" = "running succeeded" ]
+	[ "$(field .sandbox.image_digest)" != null ]
+	api DELETE "/v1/sandboxes/$(field .sandbox.id)"
+	want 202
+	api POST "/v1/sandboxes?wait=60" -d "$(spec '{"image": "no.such.invalid/img:1"}')"
+	want 201
+	[ "$(field .sandbox.state) $(field .operation.state)" = "failed failed" ]
+	api POST "/v1/sandboxes?wait=61" -d "$(spec)"
+	want 400
 }
 
 @test "cancel ends a command; a second one and one of a create are conflicts" {

@@ -92,6 +92,9 @@ int env_collect(const struct strv *files, const struct strv *given, struct strv 
  * ERR_TIMEOUT when timeout_ms passed (or, with err->sys == EINTR, on an interrupt): the operation goes on. timeout_ms < 0: no limit. */
 int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err);
 
+/* The same, but ends also when the operation's node is away, since that may last (ERR_TIMEOUT). */
+int operation_wait_near(struct cli *cli, const char *id, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err);
+
 /* Splits "KEY=VALUE" at the first '='. ERR_INVALID naming `what` when there is none or KEY is empty. Caller frees *ret_key. */
 int split_pair(const char *what, const char *text, char **ret_key, const char **ret_value, struct error *err);
 

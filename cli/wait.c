@@ -20,6 +20,7 @@ struct waiting {
 	const char *id;
 	int64_t deadline_ms; /* -1: none */
 	int64_t away_ms;     /* since when the server does not answer; 0: it does */
+	bool near, away;     /* near: a node that is away is not waited for; away: it is */
 	char *now;           /* what the operation is doing, by the server's word; NULL: nothing said */
 };
 
@@ -59,6 +60,7 @@ static int ask(struct waiting *w, cJSON **ret, struct error *err)
 	bool sane = *state != '\0';
 	free(w->now);
 	w->now = xstrdup(json_text(op, "progress"));
+	w->away = w->near && json_flag(op, "unreachable");
 	cJSON_Delete(op);
 	return sane ? 0 : error_set(err, ERR_PROTOCOL, "the server's answer holds no operation");
 }
@@ -77,9 +79,15 @@ static bool retryable(struct waiting *w, const struct error *err)
 	return poll(&p, 1, RETRY_MS) <= 0;
 }
 
-int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err)
+static int node_away(const struct waiting *w, struct error *err)
 {
-	struct waiting w = { .cli = cli, .id = id, .deadline_ms = timeout_ms < 0 ? -1 : clock_mono_ms() + timeout_ms };
+	cli_hint(w->cli, "it is recorded; wait for it with `sandbox wait %s`", w->id);
+	return error_set(err, ERR_TIMEOUT, "operation %s: %s", w->id, w->now);
+}
+
+static int wait_for(struct cli *cli, const char *id, bool near, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err)
+{
+	struct waiting w = { .cli = cli, .id = id, .near = near, .deadline_ms = timeout_ms < 0 ? -1 : clock_mono_ms() + timeout_ms };
 	struct progress p;
 	progress_begin(&p, cli);
 	int r;
@@ -91,6 +99,10 @@ int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t t
 		if (r < 0 && !retryable(&w, &e)) {
 			if (err)
 				*err = e;
+			break;
+		}
+		if (r == 0 && w.away) {
+			r = node_away(&w, err);
 			break;
 		}
 		if (r == 0)
@@ -107,4 +119,14 @@ int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t t
 	progress_end(&p);
 	free(w.now);
 	return r > 0 ? 0 : -1;
+}
+
+int operation_wait(struct cli *cli, const char *id, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err)
+{
+	return wait_for(cli, id, false, doing, timeout_ms, ret, err);
+}
+
+int operation_wait_near(struct cli *cli, const char *id, const char *doing, int64_t timeout_ms, cJSON **ret, struct error *err)
+{
+	return wait_for(cli, id, true, doing, timeout_ms, ret, err);
 }

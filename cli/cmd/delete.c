@@ -64,7 +64,7 @@ static int await(struct cli *cli, const struct options *o, const char *ref, cJSO
 {
 	auto_free char *id = xstrdup(json_text(*op, "id"));
 	cJSON *end = NULL;
-	if (operation_wait(cli, id, "deleting", o->wait_timeout_ms, &end, err) != 0) {
+	if (operation_wait_near(cli, id, "deleting", o->wait_timeout_ms, &end, err) != 0) {
 		if (err->sys == EINTR)
 			cli_hint(cli, "the delete goes on; `sandbox wait %s` waits for it", id);
 		return -1;
@@ -180,6 +180,7 @@ const struct verb verb_delete = {
 	.manual = "A sandbox can be deleted in every state, also while it is being created and while commands run in it: they end with the "
 		  "outcome deleted. Deleting one that has ended already succeeds. With several, all are tried, and the exit status is that of "
 		  "the last failure. --all and --label take those that have not ended; those chosen by --label are not asked about, since they were named. "
+		  "A sandbox whose worker is away is deleted when that is back: the delete is recorded, and the wait ends with exit status 7. "
 		  "With --no-wait the ids of the delete operations are printed.",
 	.options = options,
 	.positionals = positionals,

@@ -153,7 +153,7 @@ static void remove_sandbox(struct run *r)
 			return;
 		}
 	}
-	if (operation_wait(r->cli, operation, "deleting", DELETE_WAIT_MS, &op, &err) != 0 && !interrupted(&err))
+	if (operation_wait_near(r->cli, operation, "deleting", DELETE_WAIT_MS, &op, &err) != 0 && !interrupted(&err))
 		out_warn(r->cli, "sandbox %s is being deleted, but that was not seen to end: %s", r->id, err.message);
 }
 

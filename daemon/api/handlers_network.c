@@ -17,8 +17,6 @@ static int find(struct request *r, struct sandbox *ret, struct node_port **ret_n
 	if (ret->state != SANDBOX_RUNNING)
 		return error_set(err, ERR_CONFLICT, "sandbox %s is %s, not running", id_short(&ret->id), sandbox_state_text(ret->state));
 	*ret_node = node_ports_find(r->api->o.nodes, &ret->node_id, err);
-	if (*ret_node && !(*ret_node)->ops->network && ret->spec.network == NETWORK_RESTRICTED)
-		return error_set(err, ERR_UNAVAILABLE, "the link to the node of this sandbox does not carry this question in this version");
 	return *ret_node ? 0 : -1;
 }
 
@@ -120,7 +118,7 @@ static int set_job(struct request *r, struct answer *a, struct error *err)
 	    controller_egress_set(r->api->o.controller, &r->caller, r->params.value[0], &rules, &s, err) != 0)
 		return -1;
 	struct node_port *n = node_ports_find(r->api->o.nodes, &s.node_id, NULL);
-	if (n && n->ops->network_changed) /* else it asks when it is back */
+	if (n) /* else it asks when it is back */
 		n->ops->network_changed(n, &s.id);
 	cJSON *j = cJSON_CreateObject();
 	cJSON_AddItemToObject(j, "sandbox", sandbox_to_json(&s));
@@ -165,8 +163,7 @@ static void tell_nodes(struct request *r)
 	auto_free struct node_port **all = xcalloc(n + 1, sizeof(struct node_port *));
 	size_t there = node_ports_list(r->api->o.nodes, all, n);
 	for (size_t i = 0; i < n && i < there; i++)
-		if (all[i]->ops->network_changed)
-			all[i]->ops->network_changed(all[i], NULL);
+		all[i]->ops->network_changed(all[i], NULL);
 }
 
 static int tenant_job(struct request *r, struct answer *a, struct error *err)

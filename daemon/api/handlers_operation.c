@@ -57,7 +57,8 @@ int handle_exec(struct request *r, struct answer *a, struct error *err)
 	command_init(&cmd);
 	auto_operation op;
 	operation_init(&op);
-	struct exec_request req = { .sandbox = r->params.value[0], .command = &cmd, .detached = true };
+	struct exec_request req = { .sandbox = r->params.value[0], .command = &cmd, .detached = true,
+				    .reachable = node_ports_reachable, .ctx = r->api->o.nodes };
 	struct exec_grant grant;
 	bool seen;
 	if (read_command(r, &cmd, err) != 0 || request_idempotency_key(r, &req.idempotency_key, err) != 0 ||

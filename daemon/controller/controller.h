@@ -153,6 +153,9 @@ struct exec_request {
 	const struct command *command;
 	const char *idempotency_key;
 	bool detached; /* no client holds it */
+	/* Asked before anything is recorded: can the node be told? NULL: yes. It must not wait. */
+	int (*reachable)(void *ctx, const struct id *node, struct error *err);
+	void *ctx;
 };
 int controller_exec_begin_once(struct controller *c, const struct caller *who, const struct exec_request *req, struct exec_grant *ret,
                                bool *ret_seen, struct error *err);

@@ -107,7 +107,8 @@ static int begin(struct change *ch, const struct caller *who, const struct exec_
 	*ret_seen = seen == 1;
 	if (seen != 0)
 		return seen < 0 ? -1 : 0;
-	if (check_running(ch, h, err) != 0 || check_count(ch, h, err) != 0 || write_command(ch, h, req, k, who->who, err) != 0)
+	if (check_running(ch, h, err) != 0 || check_count(ch, h, err) != 0 || (req->reachable && req->reachable(req->ctx, &h->node, err) != 0) ||
+	    write_command(ch, h, req, k, who->who, err) != 0)
 		return -1;
 	return change_commit(ch, err);
 }

@@ -36,6 +36,7 @@ struct nodes {
 	struct node_extra **extra;
 	size_t len, cap;
 	int64_t read_ms; /* monotonic: when the store was last read */
+	int64_t loaded_ms; /* monotonic: when this controller began */
 	int64_t now_us;  /* the store's time while it is being read */
 };
 
@@ -225,6 +226,8 @@ void nodes_boot(struct controller *c, const struct id *node, char ret[static BOO
 void nodes_let_go(struct controller *c, const struct id *node);
 void nodes_forget(struct controller *c, const struct id *node);
 bool nodes_reachable(struct controller *c, const struct id *node);
+/* What waits for it waits until it is back, which may be never. */
+bool nodes_away(struct controller *c, const struct id *node, char ret_name[static NAME_MAX_LEN + 1]);
 
 /* --- watch.c, hooks.c --- */
 

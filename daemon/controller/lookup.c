@@ -327,6 +327,22 @@ static void add_progress(struct controller *c, struct operation *o)
 		o->progress = hooks_get_progress(c->hooks, &o->id);
 }
 
+/* Creates and deletes wait for a node that is away. */
+static int add_node_view(struct controller *c, struct db_tx *tx, struct operation *o, struct error *err)
+{
+	struct op_head head;
+	char node[NAME_MAX_LEN + 1];
+	if (op_ended(o->state))
+		return 0;
+	if (store_op_head(tx, &o->id, &head, err) < 0)
+		return -1;
+	o->unreachable = nodes_away(c, &head.node, node);
+	if (o->unreachable && !o->progress)
+		o->progress = xasprintf("node %s is away: %s when it is back", node,
+					o->kind == OPK_EXEC ? "how the command ended is known" : "this is done");
+	return 0;
+}
+
 int controller_operation(struct controller *c, const struct caller *who, const char *ref, struct operation *ret, struct error *err)
 {
 	auto_tx *tx = NULL;
@@ -340,6 +356,8 @@ int controller_operation(struct controller *c, const struct caller *who, const c
 	if (!access_visible(who, o.tenant))
 		return error_set(err, ERR_NOT_FOUND, "no operation has the id '%s'", o.id.text);
 	add_progress(c, &o);
+	if (add_node_view(c, tx, &o, err) != 0)
+		return -1;
 	operation_done(ret);
 	*ret = o;
 	operation_init(&o);

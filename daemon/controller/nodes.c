@@ -17,6 +17,7 @@ struct node_extra {
 	char *stored;          /* what was last written, so that an unchanged report costs no write */
 	int64_t stored_ms;
 	bool ours;             /* reports to this controller */
+	int64_t closed_ms;     /* monotonic: since when its link is gone; 0: not known to be */
 	char boot[BOOT_TEXT_MAX]; /* of its machine; "": this one's */
 	int64_t row_seen_us;   /* of another controller's node: the row's mark of life, and what it said */
 	char *row_offers;
@@ -60,7 +61,7 @@ static struct node_extra *find_or_add(struct nodes *n, const struct id *id, stru
 
 static bool is_stale(const struct node_extra *x, int64_t now_ms)
 {
-	return x->seen_ms == 0 || now_ms - x->seen_ms > LIMIT_NODE_STALE_MS;
+	return x->seen_ms == 0 || now_ms - x->seen_ms > LIMIT_NODE_STALE_MS || (x->closed_ms && now_ms - x->closed_ms > LIMIT_NODE_AWAY_MS);
 }
 
 /* --- what is taken --- */
@@ -166,6 +167,21 @@ bool nodes_reachable(struct controller *c, const struct id *node)
 	return reachable;
 }
 
+/* Nodes that were not heard of since this daemon started are given the time to dial. */
+bool nodes_away(struct controller *c, const struct id *node, char ret_name[static NAME_MAX_LEN + 1])
+{
+	struct node_view *v = NULL;
+	int64_t now_ms = clock_mono_ms();
+	pthread_mutex_lock(&c->nodes.lock);
+	struct node_extra *x = find(&c->nodes, node, &v);
+	bool away = x && is_stale(x, now_ms) && now_ms - c->nodes.loaded_ms > LIMIT_NODE_STALE_MS;
+	away |= x && x->closed_ms && is_stale(x, now_ms);
+	if (away)
+		snprintf(ret_name, NAME_MAX_LEN + 1, "%s", v->name);
+	pthread_mutex_unlock(&c->nodes.lock);
+	return away;
+}
+
 /* --- from the store --- */
 
 static void read_offer(struct json_reader *all, const char *word, bool *offered, char *reason)
@@ -214,6 +230,7 @@ static void follow_row(struct nodes *n, struct node_view *v, struct node_extra *
 		return;
 	int64_t age_ms = x->row_seen_us ? 0 : (n->now_us - row->seen_us) / 1000;
 	x->row_seen_us = row->seen_us;
+	x->closed_ms = 0;
 	x->seen_ms = clock_mono_ms() - (age_ms > 0 ? age_ms : 0);
 	if (x->seen_ms <= 0)
 		x->seen_ms = 1;
@@ -276,6 +293,7 @@ int nodes_follow(struct controller *c, struct db_tx *tx, struct error *err)
 
 int nodes_load(struct controller *c, struct error *err)
 {
+	c->nodes.loaded_ms = clock_mono_ms();
 	auto_tx *tx = NULL;
 	pthread_mutex_init(&c->nodes.lock, NULL);
 	if (store_begin(c->store, DB_READ, &tx, err) != 0)
@@ -353,6 +371,8 @@ void nodes_let_go(struct controller *c, const struct id *node)
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
 	struct node_extra *x = find(&c->nodes, node, &v);
+	if (x && x->ours)
+		x->closed_ms = clock_mono_ms();
 	if (x)
 		x->ours = false;
 	pthread_mutex_unlock(&c->nodes.lock);
@@ -512,6 +532,7 @@ static void apply_report(struct node_view *v, struct node_extra *x, const struct
 	}
 	map_copy(&x->labels, &r->labels);
 	x->seen_ms = clock_mono_ms();
+	x->closed_ms = 0;
 	x->ours = true;
 	set_free(v, x);
 }

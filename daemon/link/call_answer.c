@@ -146,12 +146,20 @@ static struct call_in *of(struct stream *s)
 	return container_of(s, struct call_in, stream);
 }
 
+/* Answers may hold secrets. */
+static void wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_done(b);
+}
+
 static void call_free(struct call_in *c)
 {
 	c->s.release(c->s.ctx);
 	close_fdp(&c->fd);
 	buf_done(&c->body);
-	buf_done(&c->out);
+	wipe(&c->out);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c->method);
@@ -195,7 +203,7 @@ static void do_finish(void *arg)
 
 static void answer(struct call_in *c)
 {
-	auto_buf out = BUF_INIT;
+	struct buf out = BUF_INIT;
 	struct error err = ERROR_INIT;
 	int rc = c->s.handle(c->s.ctx, c, &out, &err);
 	struct mailbox *mail = c->s.mail;
@@ -205,6 +213,7 @@ static void answer(struct call_in *c)
 	c->failed = rc != 0;
 	c->err = err;
 	pthread_mutex_unlock(&c->lock);
+	wipe(&out);
 	mailbox_post(mail, do_finish, c);
 }
 

@@ -80,6 +80,8 @@ static void unref(struct asking *a)
 	pthread_mutex_unlock(&a->lock);
 	if (!last)
 		return;
+	if (a->in.data)
+		explicit_bzero(a->in.data, a->in.cap); /* it may hold secrets that nobody took */
 	buf_done(&a->out);
 	buf_done(&a->in);
 	pthread_cond_destroy(&a->changed);

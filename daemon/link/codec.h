@@ -8,7 +8,9 @@
 #include "daemon/controller/controller.h"
 #include "daemon/link/node_port.h"
 #include "daemon/link/upstream.h"
+#include "shared/crypto/secret_values.h"
 #include "shared/json/json.h"
+#include "shared/model/egress.h"
 
 /* What a worker says of itself when its link comes up. */
 struct link_greeting {
@@ -36,6 +38,12 @@ int desired_from_lines(const char *p, size_t n, struct sandbox_list *ret_s, stru
 
 cJSON *images_to_json(const struct image_list *l);
 int images_from_json(const cJSON *j, struct image_list *ret, struct error *err);
+
+/* What a sandbox may reach, and its secrets. The latter as bytes that the caller wipes. ret: owned, *_done. */
+cJSON *egress_terms_to_json(const struct egress_terms *t);
+int egress_terms_from_json(const cJSON *j, struct egress_terms *ret, struct error *err);
+void secret_values_to_bytes(const struct secret_values *v, struct buf *out);
+int secret_values_from_bytes(const char *p, size_t n, struct secret_values *ret, struct error *err);
 
 /* How a command ended. ret's texts and result are owned: report_done. */
 void exec_report_to_tlv(const struct exec_report *r, struct tlv *out);

@@ -147,7 +147,8 @@ static void open_exec(const struct asked *a)
 	int rc;
 
 	command_init(&cmd);
-	req = (struct exec_request){ .command = &cmd, .detached = tlv_u64(a->fields, MUX_F_FLAGS, 0) & MUX_OPEN_DETACH };
+	req = (struct exec_request){ .command = &cmd, .detached = tlv_u64(a->fields, MUX_F_FLAGS, 0) & MUX_OPEN_DETACH,
+				      .reachable = node_ports_reachable, .ctx = a->c->g->ports };
 	rc = take_exec(a->fields, &ref, &cmd, &err);
 	req.sandbox = ref;
 	if (rc != 0 || controller_exec_begin_once(a->c->g->controller, &a->c->who, &req, &grant, &seen, &err) != 0 ||

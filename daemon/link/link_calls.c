@@ -1,11 +1,14 @@
 /* What workers ask over their links: see link_server.h. On threads of the pool. */
+#include "daemon/controller/egress.h"
 #include "daemon/controller/fleet.h"
+#include "daemon/controller/secrets.h"
 #include "daemon/link/codec.h"
 #include "daemon/link/link_priv.h"
 #include "shared/base/clock.h"
 #include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
+#include "shared/base/parse.h"
 
 #include <string.h>
 
@@ -137,7 +140,7 @@ static int deadline(const struct asked *a, struct error *err)
 	return 0;
 }
 
-enum { TEXT_MAX = 64 * 1024 };
+enum { TEXT_MAX = 64 * 1024, DETAIL_MAX = 1024 };
 
 static int progress(const struct asked *a, struct error *err)
 {
@@ -199,6 +202,40 @@ static int rotate(const struct asked *a, struct error *err)
 	return 0;
 }
 
+static int secrets(const struct asked *a, struct error *err)
+{
+	struct id sandbox;
+	auto_secret_values v = SECRET_VALUES_INIT;
+	if (get_id(a, "sandbox", &sandbox, err) != 0 || controller_secret_values(a->c, &a->l->node, &sandbox, &v, err) != 0)
+		return -1;
+	secret_values_to_bytes(&v, a->answer);
+	return 0;
+}
+
+static int egress(const struct asked *a, struct error *err)
+{
+	struct id sandbox;
+	auto_egress_terms t = EGRESS_TERMS_INIT;
+	if (get_id(a, "sandbox", &sandbox, err) != 0 || controller_egress_terms(a->c, &a->l->node, &sandbox, &t, err) != 0)
+		return -1;
+	add_json(a->answer, egress_terms_to_json(&t));
+	return 0;
+}
+
+static int egress_denied(const struct asked *a, struct error *err)
+{
+	struct json_reader r;
+	struct id sandbox;
+	auto_free char *detail = NULL;
+	char shown[DETAIL_MAX + 1];
+	json_reader_init(&r, a->j, "", err);
+	json_get_str(&r, "detail", JSON_REQUIRED, DETAIL_MAX, &detail);
+	if (!json_ok(&r) || get_id(a, "sandbox", &sandbox, err) != 0 || check_sandbox(a, &sandbox, err) != 0)
+		return -1;
+	controller_egress_denied(a->c, &sandbox, text_escape(detail, strlen(detail), shown, sizeof(shown)));
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	bool json, first; /* first: before the link has an epoch */
@@ -216,6 +253,9 @@ static const struct {
 	{ "desired", false, false, desired },
 	{ "exec_end", false, false, exec_end },
 	{ "rotate", false, false, rotate },
+	{ "secrets", true, false, secrets },
+	{ "egress", true, false, egress },
+	{ "egress_denied", true, false, egress_denied },
 };
 
 int link_answer(void *ctx, struct call_in *c, struct buf *answer, struct error *err)

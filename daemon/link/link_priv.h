@@ -31,6 +31,7 @@ struct remote_node {
 	struct caller_link *calls;
 	struct node_link *current; /* loop thread; NULL: no link */
 	bool ready;                /* loop thread: streams may be opened */
+	atomic_bool reachable;     /* the same for other threads */
 	atomic_bool notified;      /* a word about work is on its way */
 };
 

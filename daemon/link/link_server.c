@@ -91,6 +91,7 @@ static void do_step(void *arg)
 	} else if (x->ready) {
 		bool before = n->ready;
 		n->ready = n->current == l;
+		atomic_store(&n->reachable, n->ready);
 		if (n->ready && !before)
 			log_info("link", "node=%s ready epoch=%lld from=%s", n->port.name, (long long)l->epoch, l->from);
 		remote_node_notify(n);
@@ -99,6 +100,7 @@ static void do_step(void *arg)
 			muxconn_close(n->current->conn, "a newer link of the node came up");
 		n->current = l;
 		n->ready = false;
+		atomic_store(&n->reachable, false);
 		caller_link_set(n->calls, muxconn_mux(l->conn));
 	}
 	link_unref(l);
@@ -162,6 +164,7 @@ static void on_gone(void *ctx, struct muxconn *conn, const char *why)
 		caller_link_set(n->calls, NULL);
 		n->current = NULL;
 		n->ready = false;
+		atomic_store(&n->reachable, false);
 		controller_link_closed(l->s->o.controller, &l->node);
 	}
 	link_unref(l);

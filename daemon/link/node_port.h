@@ -39,7 +39,9 @@ struct node_ops {
 	/* Answers the client's stream, now or later. -1: nothing was done to it, err says why. Event loop thread only. */
 	int (*open)(struct node_port *n, struct mux *client, uint32_t stream, const struct node_stream *what, struct error *err);
 
-	/* Any thread; they do not wait. A granted command without a reader: it always ends, at least as not started. */
+	/* Any thread; they do not wait. ERR_UNAVAILABLE: commands cannot be handed to it now. */
+	int (*reachable)(struct node_port *n, struct error *err);
+	/* A granted command without a reader: it always ends, at least as not started. */
 	void (*start_detached)(struct node_port *n, const struct exec_grant *grant, const struct command *cmd);
 	void (*deadline_moved)(struct node_port *n, const struct id *sandbox);
 
@@ -80,6 +82,8 @@ void node_ports_free(struct node_ports *all); /* not the ports */
 void node_ports_add(struct node_ports *all, struct node_port *n);
 /* ERR_UNAVAILABLE: this node is not connected. */
 struct node_port *node_ports_find(struct node_ports *all, const struct id *node, struct error *err);
+/* Of struct exec_request; ctx is the table. */
+int node_ports_reachable(void *all, const struct id *node, struct error *err);
 /* By name or id; NULL: the only one there is. ERR_NOT_FOUND, ERR_UNAVAILABLE, ERR_INVALID when one must be named. */
 struct node_port *node_ports_named(struct node_ports *all, const char *name, struct error *err);
 /* Copies at most max; returns how many there are. */

@@ -35,6 +35,11 @@ static int not_connected(const struct remote_node *n, struct error *err)
 	return error_set(err, ERR_UNAVAILABLE, "node %s is not connected: its sandboxes go on there; try again when its worker is back", n->port.name);
 }
 
+static int reachable(struct node_port *p, struct error *err)
+{
+	return atomic_load(&of(p)->reachable) ? 0 : not_connected(of(p), err);
+}
+
 /* --- streams --- */
 
 static int open_stream(struct node_port *p, struct mux *client, uint32_t stream, const struct node_stream *what, struct error *err)
@@ -209,6 +214,21 @@ static int reconcile(struct node_port *p, struct error *err)
 	return ask(p, "reconcile", NULL, SLOW_MS, NULL, err);
 }
 
+static int network(struct node_port *p, const struct id *sandbox, const char *target, cJSON **ret, struct error *err)
+{
+	cJSON *j = about("sandbox", sandbox);
+	json_add_str(j, "target", target);
+	return ask_json(p, "network", j, ASK_MS, ret, err);
+}
+
+/* One that is away asks when it is back. */
+static void network_changed(struct node_port *p, const struct id *sandbox)
+{
+	struct error err = ERROR_INIT;
+	if (ask(p, "network_changed", sandbox ? about("sandbox", sandbox) : cJSON_CreateObject(), ASK_MS, NULL, &err) != 0)
+		log_warn("link", "node=%s does not hear yet that rules of egress changed: %s", p->name, err.message);
+}
+
 /* --- images --- */
 
 static int take_images(const struct buf *answer, struct image_list *ret, struct error *err)
@@ -304,9 +324,12 @@ static int image_import(struct node_port *p, const char *name, int fd, struct im
 
 const struct node_ops remote_node_ops = {
 	.open = open_stream,
+	.reachable = reachable,
 	.start_detached = start_detached,
 	.deadline_moved = deadline_moved,
 	.cancel = cancel,
+	.network = network,
+	.network_changed = network_changed,
 	.stats = stats,
 	.checks = checks,
 	.leaks = leaks,

@@ -45,6 +45,12 @@ struct node_port *node_ports_find(struct node_ports *all, const struct id *node,
 	return n;
 }
 
+int node_ports_reachable(void *all, const struct id *node, struct error *err)
+{
+	struct node_port *n = node_ports_find(all, node, err);
+	return n ? n->ops->reachable(n, err) : -1;
+}
+
 size_t node_ports_list(struct node_ports *all, struct node_port **ret, size_t max)
 {
 	pthread_mutex_lock(&all->lock);

@@ -143,7 +143,11 @@ static void progress(struct upstream *up, const struct id *operation, const char
 {
 	cJSON *j = about("operation", operation);
 	json_add_str(j, "text", text);
-	if (!connected(up) || uplink_ask(of(up), "progress", j, QUICK_MS, NULL, NULL) != 0)
+	if (!connected(up)) {
+		cJSON_Delete(j);
+		return;
+	}
+	if (uplink_ask(of(up), "progress", j, QUICK_MS, NULL, NULL) != 0)
 		log_debug("link", "progress of operation=%s is not told", operation->text);
 }
 
@@ -164,6 +168,47 @@ static int desired(struct upstream *up, const struct id *node, struct sandbox_li
 	if (uplink_ask(of(up), "desired", NULL, ASK_MS, &answer, err) != 0)
 		return -1;
 	return desired_from_lines(answer.data, answer.len, ret_sandboxes, ret_execs, err);
+}
+
+static void wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_done(b);
+}
+
+static int secrets(struct upstream *up, const struct id *node, const struct id *sandbox, struct secret_values *ret, struct error *err)
+{
+	struct buf answer = BUF_INIT;
+	(void)node;
+	int rc = uplink_ask(of(up), "secrets", about("sandbox", sandbox), ASK_MS, &answer, err);
+	if (rc == 0)
+		rc = secret_values_from_bytes(answer.data, answer.len, ret, err);
+	wipe(&answer);
+	return rc;
+}
+
+static int egress(struct upstream *up, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err)
+{
+	auto_buf answer = BUF_INIT;
+	auto_json *j = NULL;
+	(void)node;
+	if (uplink_ask(of(up), "egress", about("sandbox", sandbox), ASK_MS, &answer, err) != 0 ||
+	    json_parse(buf_str(&answer), answer.len, &j, err) != 0)
+		return -1;
+	return egress_terms_from_json(j, ret, err);
+}
+
+static void egress_denied(struct upstream *up, const struct id *sandbox, const char *detail)
+{
+	cJSON *j = about("sandbox", sandbox);
+	json_add_str(j, "detail", detail);
+	if (!connected(up)) {
+		cJSON_Delete(j);
+		return;
+	}
+	if (uplink_ask(of(up), "egress_denied", j, QUICK_MS, NULL, NULL) != 0)
+		log_debug("link", "a refusal is not told sandbox=%s", sandbox->text);
 }
 
 /* The greeting says what this process holds: nothing. */
@@ -221,6 +266,9 @@ const struct upstream_ops uplink_ops = {
 	.progress = progress,
 	.sandbox_gone = sandbox_gone,
 	.desired = desired,
+	.secrets = secrets,
+	.egress = egress,
+	.egress_denied = egress_denied,
 	.requeue = requeue,
 	.exec_end = exec_end,
 	.free = free_nothing,

@@ -127,6 +127,30 @@ static int reconcile(const struct asked *a, struct error *err)
 	return a->own->ops->reconcile(a->own, err);
 }
 
+static int network(const struct asked *a, struct error *err)
+{
+	struct json_reader r;
+	struct id sandbox;
+	auto_free char *target = NULL;
+	cJSON *seen = NULL;
+	json_reader_init(&r, a->j, "", err);
+	json_get_str(&r, "target", JSON_OPTIONAL, EGRESS_RULE_TEXT_MAX, &target);
+	if (!json_ok(&r) || get_id(a, "sandbox", &sandbox, err) != 0 || a->own->ops->network(a->own, &sandbox, target, &seen, err) != 0)
+		return -1;
+	add_json(a->answer, seen);
+	return 0;
+}
+
+static int network_changed(const struct asked *a, struct error *err)
+{
+	struct id sandbox;
+	bool one = cJSON_HasObjectItem(a->j, "sandbox");
+	if (one && get_id(a, "sandbox", &sandbox, err) != 0)
+		return -1;
+	a->own->ops->network_changed(a->own, one ? &sandbox : NULL);
+	return 0;
+}
+
 /* --- images --- */
 
 static int answer_images(const struct asked *a, struct image_list *take_l)
@@ -196,6 +220,8 @@ static const struct {
 	{ "deadline_moved", true, deadline_moved },
 	{ "cancel", true, cancel },
 	{ "stats", true, stats },
+	{ "network", true, network },
+	{ "network_changed", true, network_changed },
 	{ "checks", false, checks },
 	{ "leaks", false, leaks },
 	{ "reconcile", false, reconcile },

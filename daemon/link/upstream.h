@@ -41,7 +41,7 @@ struct upstream_ops {
 	int (*sandbox_gone)(struct upstream *u, const struct id *sandbox, const char *why, struct error *err);
 	int (*desired)(struct upstream *u, const struct id *node, struct sandbox_list *ret_sandboxes, struct operation_list *ret_execs,
 	               struct error *err);
-	/* As controller_secret_values. NULL, like the two below: this way carries none. */
+	/* As controller_secret_values. */
 	int (*secrets)(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret_values *ret, struct error *err);
 	/* As controller_egress_terms and controller_egress_denied; the latter does not wait for an answer. */
 	int (*egress)(struct upstream *u, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err);

@@ -137,11 +137,10 @@ void capacity_network(const struct worker *w, struct node_report *r)
 {
 	r->network[NETWORK_DENY] = true;
 	snprintf(r->network_reason[NETWORK_DENY], sizeof(r->network_reason[0]), "loopback only");
-	/* The rules are the controller's. */
-	r->network[NETWORK_RESTRICTED] = w->o.egress && w->o.up->ops->egress;
+	r->network[NETWORK_RESTRICTED] = w->o.egress != NULL;
 	snprintf(r->network_reason[NETWORK_RESTRICTED], sizeof(r->network_reason[0]), "%s",
 		 r->network[NETWORK_RESTRICTED] ? "loopback only, with a proxy that judges each connection"
-						: "not offered: the link to another machine's controller carries no rules of egress in this version");
+						: "not offered: this worker judges no connections");
 	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "not offered: workers of this version make no bridges; use restricted with --allow");
 }
 

@@ -193,10 +193,14 @@ void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 
 	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
 	execs_drop(w->o.execs, sandbox, outcome);
-	if (w->o.up->ops->sandbox_gone(w->o.up, sandbox, why, &err) != 0)
+	if (w->o.up->ops->sandbox_gone(w->o.up, sandbox, why, &err) != 0) {
 		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
-	if (job_unmake(w, sandbox, outcome, &err) != 0)
+		worker_resync(w);
+	}
+	if (job_unmake(w, sandbox, outcome, &err) != 0) {
 		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+		worker_resync(w);
+	}
 }
 
 /* It ended, or has to, without anyone's delete. */
@@ -217,7 +221,8 @@ static void exited(struct worker *w, const struct id *sandbox)
 		return;
 	if (inspect_ended(w, sandbox, &s, &err) != 0) {
 		log_warn("worker", "process 1 ended, the runtime does not say how sandbox=%s: %s", sandbox->text, err.message);
-		return; /* reconciliation asks again */
+		worker_resync(w); /* asks again */
+		return;
 	}
 	job_why_ended(&s, why, sizeof(why));
 	end_it(w, sandbox, why);
@@ -236,8 +241,10 @@ static void expired(struct worker *w, const struct id *sandbox)
 {
 	struct error err = ERROR_INIT;
 
-	if (job_unmake(w, sandbox, OUTCOME_EXPIRED, &err) != 0)
+	if (job_unmake(w, sandbox, OUTCOME_EXPIRED, &err) != 0) {
 		log_warn("worker", "unmaking it, reconciliation will go on sandbox=%s: %s", sandbox->text, err.message);
+		worker_resync(w);
+	}
 }
 
 void job_task(struct worker *w, struct task *take_t)

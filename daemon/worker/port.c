@@ -18,6 +18,13 @@ static int open_stream(struct node_port *n, struct mux *client, uint32_t stream,
 	return execs_open(of(n)->e, client, stream, what, err);
 }
 
+static int reachable(struct node_port *n, struct error *err)
+{
+	(void)n;
+	(void)err;
+	return 0;
+}
+
 static void start_detached(struct node_port *n, const struct exec_grant *grant, const struct command *cmd)
 {
 	execs_start_detached(of(n)->e, grant, cmd);
@@ -90,6 +97,7 @@ static int image_import(struct node_port *n, const char *name, int fd, struct im
 
 static const struct node_ops ops = {
 	.open = open_stream,
+	.reachable = reachable,
 	.start_detached = start_detached,
 	.deadline_moved = deadline_moved,
 	.cancel = cancel,

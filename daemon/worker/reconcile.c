@@ -6,6 +6,7 @@
 #include "daemon/worker/warm.h"
 
 #include "daemon/worker/exec.h"
+#include "shared/crypto/secret_values.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -20,6 +21,7 @@ struct pass {
 	struct sandbox_list live;
 	struct operation_list execs;
 	struct idmap by_id; /* live sandboxes */
+	bool skipped;       /* some had a job in hand, which may leave them as they should not be */
 };
 
 static void pass_done(struct pass *p)
@@ -48,8 +50,12 @@ static void remove_leftover(struct pass *p, const struct id *sandbox)
 {
 	struct error err = ERROR_INIT;
 
-	if (idmap_get(&p->by_id, sandbox) || !worker_try_take(p->w, sandbox))
+	if (idmap_get(&p->by_id, sandbox))
 		return;
+	if (!worker_try_take(p->w, sandbox)) {
+		p->skipped = true;
+		return;
+	}
 	if (job_unmake(p->w, sandbox, OUTCOME_DELETED, &err) == 0)
 		log_info("reconcile", "removed what no record knows sandbox=%s", sandbox->text);
 	else
@@ -68,16 +74,23 @@ static void remove_leftovers(struct pass *p)
 			remove_leftover(p, &id);
 }
 
-/* With its process 1 running: its link, its watch. */
-static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
+/* With its process 1 running: its link, its watch. False: not whole yet, since the controller could not be asked. */
+static bool adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 {
 	const struct id *sandbox = &x->id;
 	struct error err = ERROR_INIT;
+	auto_secret_values secrets = SECRET_VALUES_INIT;
 	char io_dir[4096];
 
+	/* Their files are memory of the sandbox and still there. */
+	bool fetched = secrets_fetch(w, x, &secrets, &err) == 0;
+	if (!fetched && (err.code == ERR_UNAVAILABLE || err.code == ERR_TIMEOUT))
+		return false;
+	if (!fetched)
+		log_error("reconcile", "its commands are refused, since its secrets are not here sandbox=%s: %s", sandbox->text, err.message);
 	if (initlink_listen(w->o.links, sandbox, io_dir, sizeof(io_dir), &err) != 0) {
 		log_error("reconcile", "the link of sandbox=%s: %s", sandbox->text, err.message);
-		return;
+		return true;
 	}
 	worker_deadline_moved(w, sandbox);
 	initlink_expect(w->o.links, sandbox, pid, x->tier != TIER_CONTAINER);
@@ -85,11 +98,11 @@ static void adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 	if (!x->spec.tenant[0])
 		warm_restore(w, x, pid);
 	network_refresh(w, x);
-	/* Its files are memory of the sandbox and still there. */
-	if (secrets_deliver(w, x, NULL, &err) != 0)
-		log_error("reconcile", "its commands are refused, since its secrets are not here sandbox=%s: %s", sandbox->text, err.message);
+	if (fetched && x->spec.n_secrets > 0)
+		execs_set_secrets(w->o.execs, sandbox, &secrets);
 	if (watch_add(w->watch, sandbox, pid, &err) != 0)
 		log_warn("reconcile", "sandbox=%s: %s", sandbox->text, err.message);
+	return true;
 }
 
 static void report_gone(struct worker *w, const struct id *sandbox, const struct runtime_status *s)
@@ -101,12 +114,17 @@ static void report_gone(struct worker *w, const struct id *sandbox, const struct
 }
 
 /* A record says running: is it? The list may be older than the record, so the runtime is asked about this one. */
-static void check_running(struct worker *w, const struct sandbox *x)
+static void check_running(struct pass *p, const struct sandbox *x)
 {
+	struct worker *w = p->w;
 	struct runtime_status s;
 
-	if (x->state != SANDBOX_RUNNING || !worker_try_take(w, &x->id))
+	if (x->state != SANDBOX_RUNNING)
 		return;
+	if (!worker_try_take(w, &x->id)) {
+		p->skipped = true;
+		return;
+	}
 	if (watch_has(w->watch, &x->id)) {
 		network_refresh(w, x);
 		worker_give(w, &x->id);
@@ -114,7 +132,7 @@ static void check_running(struct worker *w, const struct sandbox *x)
 	}
 	if (!w->o.up->ops->wants_delete(w->o.up, &x->id) && w->o.runtime->ops->inspect(w->o.runtime, &x->id, &s, NULL) == 0) {
 		if (s.state == RUNTIME_RUNNING)
-			adopt(w, x, s.pid);
+			p->skipped |= !adopt(w, x, s.pid);
 		else
 			report_gone(w, &x->id, &s);
 	}
@@ -143,8 +161,10 @@ static int run_pass(struct worker *w, struct error *err)
 	if (rc == 0) {
 		recover_execs(&p);
 		for (size_t i = 0; i < p.live.len; i++)
-			check_running(w, &p.live.items[i]);
+			check_running(&p, &p.live.items[i]);
 		remove_leftovers(&p);
+		if (p.skipped)
+			worker_resync(w);
 	}
 	pass_done(&p);
 	return rc;

@@ -24,17 +24,20 @@ static int put_file(struct worker *w, const struct id *sandbox, const struct sec
 	return 0;
 }
 
+int secrets_fetch(struct worker *w, const struct sandbox *s, struct secret_values *ret, struct error *err)
+{
+	return s->spec.n_secrets == 0 ? 0 : w->o.up->ops->secrets(w->o.up, &w->node, &s->id, ret, err);
+}
+
 int secrets_deliver(struct worker *w, const struct sandbox *s, const char *user, struct error *err)
 {
 	auto_secret_values v = SECRET_VALUES_INIT;
 
 	if (s->spec.n_secrets == 0)
 		return 0;
-	if (!w->o.up->ops->secrets)
-		return error_set(err, ERR_UNAVAILABLE, "the link to another machine's controller carries no secrets in this version");
-	if (w->o.up->ops->secrets(w->o.up, &w->node, &s->id, &v, err) != 0)
+	if (secrets_fetch(w, s, &v, err) != 0)
 		return -1;
-	for (size_t i = 0; user && i < v.len; i++)
+	for (size_t i = 0; i < v.len; i++)
 		if (v.items[i].file && put_file(w, &s->id, &v.items[i], user, err) != 0)
 			return -1;
 	execs_set_secrets(w->o.execs, &s->id, &v);

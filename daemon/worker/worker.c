@@ -24,6 +24,7 @@ enum {
 	THREAD_STACK = 512 * 1024,
 	HEARTBEAT_MS = 10 * 1000,
 	RECONCILE_MS = 60 * 1000,
+	RESYNC_MS = 1000,
 	ENGINE_RETRY_MS = 2 * 1000,
 	PROBE_AGAIN_MS = 60 * 1000, /* doubles each time … */
 	PROBE_AGAIN_MAX_MS = 16 * 60 * 1000,
@@ -415,6 +416,16 @@ int worker_probe(struct worker *w, struct error *err)
 	return 0;
 }
 
+void worker_resync(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->resync = true;
+	if (w->pause_ms > RESYNC_MS)
+		w->pause_ms = RESYNC_MS;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
 /* --- the maintainer --- */
 
 /* Probe, heartbeat, reconcile as due. Returns the pause until the next round. */
@@ -469,6 +480,8 @@ static void *maintainer(void *arg)
 		pause = maintain(w);
 		pthread_mutex_lock(&w->lock);
 		w->pause_ms = w->writable.len > 0 && pause > WORKER_GROWTH_MS ? WORKER_GROWTH_MS : pause;
+		if (w->resync && w->pause_ms > RESYNC_MS)
+			w->pause_ms = RESYNC_MS;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;

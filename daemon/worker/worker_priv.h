@@ -54,7 +54,7 @@ struct worker {
 	struct settings settings;
 
 	bool engine_up, probed, recovered;
-	bool resync;              /* the controller came back: reconcile now */
+	bool resync;              /* reconcile with the next round: the controller came back, or something was left undone */
 	char engine[256];         /* name and version, or why it does not answer */
 	struct runtime_probe probe;
 	int64_t probed_ms, probe_pause_ms; /* the last time, and from then to the next where one is worth it */
@@ -68,6 +68,8 @@ struct worker {
 };
 
 bool worker_stopping(struct worker *w);
+/* Something was not done or not told, and only reconciliation sees it: it runs within a second instead of a minute. */
+void worker_resync(struct worker *w);
 struct settings worker_settings(struct worker *w);
 
 /* One job at a time per sandbox: take waits for another's end, try does not. */
@@ -118,7 +120,9 @@ void offline_expire(struct worker *w);
 /* The controller can be asked again: an on_connect of the upstream. */
 int offline_over(void *ctx, struct error *err);
 
-/* secrets.c: gives a sandbox that is greeted its secrets; user: whose the files are, NULL: they are there already. */
+/* secrets.c: asks for them; gives a sandbox that is greeted all of them, its files as `user`. */
+struct secret_values;
+int secrets_fetch(struct worker *w, const struct sandbox *s, struct secret_values *ret, struct error *err);
 int secrets_deliver(struct worker *w, const struct sandbox *s, const char *user, struct error *err);
 
 /* network.c: gives a sandbox that is greeted its way out, when it has restricted egress; or only what it may reach, again. */

@@ -60,6 +60,7 @@
 	LIMIT(TOKENS_MAX, 10000, "tokens", "tokens that are not revoked") \
 	LIMIT(IDEMPOTENCY_KEY_MAX, 128, "bytes", "an Idempotency-Key") \
 	LIMIT(NODE_STALE_MS, 30 * 1000, "milliseconds", "silence after which nothing is placed on a node and its sandboxes show as unreachable") \
+	LIMIT(NODE_AWAY_MS, 5 * 1000, "milliseconds", "time after the end of its link from which a node counts the same") \
 	LIMIT(LINK_WAIT_MS, 10 * 1000, "milliseconds", "time a command waits for sandbox-init to dial again before it counts as lost, and a copy, forward or process list before it is refused") \
 	LIMIT(RECOVER_WAIT_MS, 30 * 1000, "milliseconds", "the same after a restart of the daemon, which first asks the runtime what runs") \
 	LIMIT(CANCEL_WAIT_MS, 15 * 1000, "milliseconds", "time sandbox-init has to end a command it was told to end, TERM and KILL included") \

@@ -220,6 +220,8 @@ cJSON *operation_to_json(const struct operation *o)
 	json_add_str(j, "error", o->error);
 	json_add_str(j, "error_code", o->error_code == ERR_NONE ? NULL : error_wire(o->error_code));
 	json_add_str(j, "progress", o->progress);
+	if (o->unreachable)
+		json_add_bool(j, "unreachable", true);
 	json_add_time(j, "created_at", o->created_us);
 	json_add_time(j, "updated_at", o->updated_us);
 	return j;
@@ -299,6 +301,7 @@ int operation_from_json(const cJSON *j, const char *name, struct operation *ret,
 	json_get_str(&r, "error", JSON_OPTIONAL, TEXT_MAX, &o.error);
 	json_get_str(&r, "error_code", JSON_OPTIONAL, 64, &code);
 	json_get_str(&r, "progress", JSON_OPTIONAL, TEXT_MAX, &o.progress);
+	json_get_bool(&r, "unreachable", JSON_OPTIONAL, &o.unreachable);
 	get_time(&r, "created_at", JSON_REQUIRED, &o.created_us);
 	get_time(&r, "updated_at", JSON_REQUIRED, &o.updated_us);
 	if (!json_ok(&r))

@@ -142,6 +142,7 @@ struct operation {
 	enum error_code error_code;
 	char *error;          /* NULL: none; text for people */
 	char *progress;       /* NULL: none; what a running create is doing, for people; never stored */
+	bool unreachable;     /* not ended, and the node that has to do it is away; never stored */
 	uint32_t attempt;
 	int64_t created_us, updated_us;
 };

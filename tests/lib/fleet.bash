@@ -2,7 +2,7 @@
 # Workers run plain processes (SANDBOX_TEST_RUNTIME=fake) unless FLEET_RUNTIME=docker; each has its folder $FLEET/NAME.
 
 fleet_start() {
-	FLEET=$(mktemp -d "${TMPDIR:-/tmp}/fleet.XXXXXX")
+	FLEET=${FLEET:-$(mktemp -d "${TMPDIR:-/tmp}/fleet.XXXXXX")}
 	FLEET_PORT=$(free_port)
 	export FLEET FLEET_PORT
 	export HOME=$FLEET/home XDG_CONFIG_HOME=$FLEET/config XDG_STATE_HOME=$FLEET/xstate XDG_RUNTIME_DIR=$FLEET/run

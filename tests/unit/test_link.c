@@ -133,6 +133,50 @@ static void inner_fields_must_be_of_the_kind(void **state)
 	assert_int_equal(err.code, ERR_PROTOCOL);
 }
 
+static void secrets_come_back(void **state)
+{
+	(void)state;
+	struct error err = ERROR_INIT;
+	auto_buf bytes = BUF_INIT;
+	auto_secret_values back = SECRET_VALUES_INIT;
+	char big[LIMIT_SECRET_BYTES_MAX] = "\0middle";
+	struct secret_value items[] = { { .env = (char[]){ "API" } }, { .file = (char[]){ "/run/secrets/key" } } };
+	struct secret_values v = { .items = items, .len = 2 };
+	secret_set(&items[0].value, "one", 3);
+	secret_set(&items[1].value, big, sizeof(big));
+	secret_values_to_bytes(&v, &bytes);
+	assert_int_equal(secret_values_from_bytes(bytes.data, bytes.len, &back, &err), 0);
+	assert_int_equal(back.len, 2);
+	assert_string_equal(back.items[0].env, "API");
+	assert_null(back.items[0].file);
+	assert_string_equal(back.items[1].file, "/run/secrets/key");
+	assert_true(secret_equal(&back.items[0].value, &items[0].value) && secret_equal(&back.items[1].value, &items[1].value));
+	for (size_t n = 1; n < bytes.len; n += 997) {
+		auto_secret_values none = SECRET_VALUES_INIT;
+		if (secret_values_from_bytes(bytes.data, n, &none, &err) == 0)
+			assert_int_equal(none.len, 1); /* cut between two of them */
+	}
+	secret_done(&items[0].value);
+	secret_done(&items[1].value);
+}
+
+static void terms_come_back(void **state)
+{
+	(void)state;
+	struct error err = ERROR_INIT;
+	auto_egress_terms back = EGRESS_TERMS_INIT;
+	struct egress_terms t = { .server = (char[]){ "*:*" }, .standard = (char[]){ "a.example" }, .open = (char[]){ "" } };
+	strv_add(&t.sandbox, "!b.example:*");
+	auto_json *j = egress_terms_to_json(&t);
+	assert_int_equal(egress_terms_from_json(j, &back, &err), 0);
+	assert_string_equal(back.server, "*:*");
+	assert_null(back.tenant);
+	assert_string_equal(back.sandbox.items[0], "!b.example:*");
+	cJSON_DeleteItemFromObject(j, "server");
+	assert_int_equal(egress_terms_from_json(j, &back, &err), -1);
+	strv_done(&t.sandbox);
+}
+
 /* --- identity and links --- */
 
 static void a_token_joins_once_and_rotates(void **state)
@@ -243,6 +287,8 @@ int main(void)
 		cmocka_unit_test(results_that_cannot_be_are_refused),
 		cmocka_unit_test(commands_come_back),
 		cmocka_unit_test(inner_fields_must_be_of_the_kind),
+		cmocka_unit_test(secrets_come_back),
+		cmocka_unit_test(terms_come_back),
 		cmocka_unit_test_setup_teardown(a_token_joins_once_and_rotates, setup, teardown),
 		cmocka_unit_test_setup_teardown(only_the_newest_link_counts, setup, teardown),
 		cmocka_unit_test_setup_teardown(leases_that_are_not_held_go_back, setup, teardown),

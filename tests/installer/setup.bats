@@ -16,6 +16,14 @@ setup() {
 }
 
 teardown() {
+	local m
+	# Of a test that failed.
+	if [ -f "$DIR/pid" ]; then
+		kill -KILL "$(cat "$DIR/pid")" 2>/dev/null || true
+		m=$(cat "$DIR/state/sandbox/node-id" 2>/dev/null || true)
+		if [ -n "$m" ]; then docker ps -aq --filter "label=io.sandbox.node=$m" | xargs -r docker rm -f >/dev/null; fi
+		grep -o "$DIR/[^ ]*" /proc/mounts | sort -r | while read -r m; do umount -l "$m"; done
+	fi
 	rm -rf "$DIR"
 }
 
@@ -108,6 +116,7 @@ uninstall() {
 	"$DIR/p/bin/sandboxd" --set "daemon.state_dir=$DIR/state/sandbox" --set "daemon.socket=$sock" --set "worker.docker_socket=$DOCKER_SOCKET" --set worker.gvisor_runtime= \
 		--set policy.max_host_pressure=1 >"$DIR/daemon.log" 2>&1 </dev/null 3>&- 4>&- &
 	pid=$!
+	echo $pid >"$DIR/pid"
 	until_ok 60 curl -fs --max-time 5 --unix-socket "$sock" http://x/readyz -o /dev/null
 	# Its own daemon is found by the address; stopping it is tried by a program in its place, since no service manager started it.
 	mv "$DIR/p/bin/sandbox" "$DIR/real"

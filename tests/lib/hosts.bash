@@ -1,5 +1,6 @@
 # Separate hosts for SSH: each a network namespace with a real sshd, its own /etc, /opt, /home, /root, /run and /var, over this machine's
-# programs. Users: root, ann (sudo without password), bob (sudo with the password "swordfish"), eve (no sudo), sheila (csh, noisy).
+# programs. Users: root, ann (sudo without password), bob (sudo with the password "swordfish"), eve (no sudo), tim (sudo
+# wants a terminal), sheila (csh), fiona (fish) and bert (bash): all three noisy.
 # Needs root, iproute2, openssh-server, sudo.
 
 hosts_need() {
@@ -79,14 +80,20 @@ if [ -S "$dir/fs/engine" ]; then touch /run/docker.sock && mount --bind "$dir/fs
 hostname "${dir##*/}"
 rm -f /etc/sudoers.d/*
 printf '%s\n' 'Defaults env_keep += SANDBOX_TEST_RUNTIME' 'Defaults secure_path="/usr/sbin:/usr/bin:/sbin:/bin"' 'root ALL=(ALL) ALL' 'ann ALL=(root) NOPASSWD: ALL' \
-	'bob ALL=(root) ALL' 'tim ALL=(root) NOPASSWD: ALL' 'sheila ALL=(root) NOPASSWD: ALL' 'Defaults:tim requiretty' >/etc/sudoers
+	'bob ALL=(root) ALL' 'tim ALL=(root) NOPASSWD: ALL' 'sheila ALL=(root) NOPASSWD: ALL' \
+	'fiona ALL=(root) NOPASSWD: ALL' 'bert ALL=(root) NOPASSWD: ALL' 'Defaults:tim requiretty' >/etc/sudoers
 chmod 440 /etc/sudoers
 password=$(openssl passwd -6 swordfish)
-for u in ann bob eve tim sheila; do
+for u in ann bob eve tim sheila fiona bert; do
 	useradd -m -s /bin/sh -p "$password" $u
 done
 echo 'echo welcome, user; echo sandbox-noise >&2' >/home/sheila/.cshrc
 chsh -s /bin/csh sheila 2>/dev/null || usermod -s /bin/csh sheila
+mkdir -p /home/fiona/.config/fish
+echo 'echo welcome, fish; echo fish-noise >&2; set -x PATH /bin' >/home/fiona/.config/fish/config.fish
+printf 'echo welcome, bash\necho bash-noise >&2\nexport LC_ALL=tr_TR.UTF-8 PATH=/bin\n' >/home/bert/.bashrc
+[ ! -x /usr/bin/fish ] || usermod -s /usr/bin/fish fiona
+usermod -s /bin/bash bert
 usermod -p "$password" root
 exec /usr/sbin/sshd -D -e -f "$dir/sshd_config"
 SH

@@ -50,8 +50,10 @@ cJSON *agents_json(void)
 static void add_home(cJSON *spec)
 {
 	static const char *const rows[][2] = {
-		{ "HOME", "/workspace/.home" }, { "XDG_CACHE_HOME", "/workspace/.cache" }, { "XDG_CONFIG_HOME", "/workspace/.config" },
-		{ "XDG_DATA_HOME", "/workspace/.local/share" }, { "npm_config_cache", "/workspace/.cache/npm" },
+		{ "HOME", AGENT_HOME }, { "XDG_CACHE_HOME", AGENT_HOME "/.cache" },
+		{ "XDG_CONFIG_HOME", AGENT_HOME "/.config" }, { "XDG_DATA_HOME", AGENT_HOME "/.local/share" },
+		{ "XDG_STATE_HOME", AGENT_HOME "/.local/state" }, 
+		{ "npm_config_cache", AGENT_HOME "/.cache/npm" }, { "PIP_CACHE_DIR", AGENT_HOME "/.cache/pip" },
 	};
 	cJSON *env = cJSON_GetObjectItemCaseSensitive(spec, "env");
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -19,6 +19,8 @@ const struct agent_profile *agent_find(const char *name, struct error *err);
 /* [{name, display_name, executable, default_image, default_args, env_passthrough, homepage}]; caller frees. */
 cJSON *agents_json(void);
 
+#define AGENT_HOME "/workspace/.home"
+
 /* What an agent's sandbox is until the user says otherwise: hostile until shown otherwise, room to build, the network it needs. */
 #define AGENT_DEFAULTS \
 	.cpu_millis = 2000, .memory_mib = 4096, .disk_mib = 4096, .pids = 512, .network = "restricted", .sensitivity = "confidential", \

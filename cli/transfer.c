@@ -293,6 +293,8 @@ int transfer_get(struct cli *cli, const char *sandbox, const char *remote, const
 
 struct putting {
 	struct copy *copy;
+	const struct transfer_options *how;
+	struct record_reader seen; /* by how->watch */
 	enum produce (*produce)(void *source, struct buf *out, int *ret_fd, struct error *err);
 	void *source;
 };
@@ -300,7 +302,20 @@ struct putting {
 static enum produce put_produce(void *ctx, struct buf *out, int *ret_fd, struct error *err)
 {
 	struct putting *p = ctx;
-	return p->produce(p->source, out, ret_fd, err);
+	size_t before = out->len;
+	enum produce r = p->produce(p->source, out, ret_fd, err);
+	/* Our own records are in order. */
+	if (p->how->watch && r != PRODUCE_FAILED)
+		record_feed(&p->seen, out->data + before, out->len - before, NULL);
+	return r;
+}
+
+static int put_watch(void *ctx, const struct record *r, struct error *err)
+{
+	const struct putting *p = ctx;
+	(void)err;
+	p->how->watch(p->how->watch_ctx, r);
+	return 0;
 }
 
 /* Answers of the receiver. */
@@ -341,7 +356,8 @@ static int put_records(struct putting *p, const struct tlv *open, struct error *
 static int put_tar(struct copy *c, const struct tlv *open, struct error *err)
 {
 	struct tar_reader *t = tar_reader_new(c, STDIN_FILENO);
-	struct putting p = { .copy = c, .produce = tar_produce, .source = t };
+	static const struct transfer_options plain = { .verify = false };
+	struct putting p = { .copy = c, .how = &plain, .produce = tar_produce, .source = t };
 	int r = put_records(&p, open, err);
 	tar_reader_free(t);
 	return r;
@@ -352,13 +368,17 @@ static int open_source(void *ctx, const char *path)
 	return tree_reader_open(ctx, path);
 }
 
-static int put_tree(struct copy *c, const char *sandbox, const char *local, bool check, const struct tlv *open, struct error *err)
+static int put_tree(struct copy *c, const char *sandbox, const char *local, const struct transfer_options *o, const struct tlv *open,
+		    struct error *err)
 {
 	struct tree_reader *t;
+	bool check = o->verify;
 	if (tree_reader_new(c, local, &t, err) != 0)
 		return -1;
-	struct putting p = { .copy = c, .produce = tree_produce, .source = t };
+	struct putting p = { .copy = c, .how = o, .produce = tree_produce, .source = t };
+	record_reader_init(&p.seen, put_watch, &p);
 	int r = put_records(&p, open, err);
+	record_reader_done(&p.seen);
 	uint64_t sent = c->stats->files;
 	struct verify v = { .copy = c, .open_local = open_source, .ctx = t };
 	if (r == 0 && check && c->top)
@@ -370,15 +390,13 @@ static int put_tree(struct copy *c, const char *sandbox, const char *local, bool
 	return r;
 }
 
-static int list_source(struct copy *c, const char *local, struct error *err)
+/* Takes t. */
+static int read_source(struct tree_reader *t, record_handler take, void *ctx, struct error *err)
 {
-	struct tree_reader *t;
-	if (tree_reader_new_entries(c, local, &t, err) != 0)
-		return -1;
 	enum produce r;
 	int fd;
 	struct record_reader in;
-	record_reader_init(&in, print_path, c);
+	record_reader_init(&in, take, ctx);
 	do {
 		auto_buf out = BUF_INIT;
 		r = tree_produce(t, &out, &fd, err);
@@ -388,6 +406,12 @@ static int list_source(struct copy *c, const char *local, struct error *err)
 	record_reader_done(&in);
 	tree_reader_free(t);
 	return r == PRODUCE_FAILED ? -1 : 0;
+}
+
+static int list_source(struct copy *c, const char *local, struct error *err)
+{
+	struct tree_reader *t;
+	return tree_reader_new_entries(c, local, &t, err) == 0 ? read_source(t, print_path, c, err) : -1;
 }
 
 int transfer_put(struct cli *cli, const char *sandbox, const char *local, const char *remote, const struct transfer_options *o,
@@ -406,7 +430,48 @@ int transfer_put(struct cli *cli, const char *sandbox, const char *local, const 
 	else if (tar)
 		r = put_tar(&c, &open, err);
 	else
-		r = put_tree(&c, sandbox, local, o->verify, &open, err);
+		r = put_tree(&c, sandbox, local, o, &open, err);
 	copy_end(&c);
+	return r;
+}
+
+/* --- only read ------------------------------------------------------------------------------------------------------------- */
+
+struct reading {
+	struct copy *copy;
+	record_handler take;
+	void *ctx;
+};
+
+static int read_record(void *ctx, const struct record *r, struct error *err)
+{
+	struct reading *g = ctx;
+	if (r->type == RECORD_FAIL)
+		return record_failed(r, err);
+	if (r->type == RECORD_SKIPPED && r->code)
+		copy_trouble(g->copy, &(struct tree_trouble){ .loss = TREE_FAILED, .path = r->path, .text = r->text });
+	if (r->type == RECORD_ABORT)
+		g->copy->stats->failed++;
+	return g->take(g->ctx, r, err);
+}
+
+int transfer_records(struct cli *cli, const char *sandbox, const char *path, record_handler take, void *ctx, struct error *err)
+{
+	struct copy c;
+	struct transfer_stats stats;
+	struct tree_reader *t;
+	struct reading g = { .copy = &c, .take = take, .ctx = ctx };
+	auto_tlv open = TLV_INIT;
+	int r = -1;
+	copy_begin(&c, cli, path, "", &stats);
+	if (sandbox) {
+		open_fields(&open, MUX_KIND_FILES_GET, sandbox, path);
+		r = get_records(&c, &open, read_record, &g, err);
+	} else if (tree_reader_new(&c, path, &t, err) == 0) {
+		r = read_source(t, read_record, &g, err);
+	}
+	copy_end(&c);
+	if (r == 0 && stats.failed)
+		r = error_set(err, ERR_SYSTEM, "%llu entries could not be read, so the comparison would be wrong", (unsigned long long)stats.failed);
 	return r;
 }

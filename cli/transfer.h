@@ -11,9 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct record;
+
 struct transfer_options {
 	bool dry_run; /* print the paths, copy nothing */
 	bool verify;  /* afterwards compare SHA-256 of every file on both sides */
+	/* Of a tree that is put: shown each record before it is sent. NULL: nobody looks. */
+	void (*watch)(void *ctx, const struct record *r);
+	void *watch_ctx;
 };
 
 struct transfer_stats {
@@ -37,6 +42,10 @@ int transfer_put(struct cli *cli, const char *sandbox, const char *local, const 
 /* Names what stands in a directory of a sandbox (a path that ends in a slash), in order. Nothing is said and nothing copied. */
 int transfer_list(struct cli *cli, const char *sandbox, const char *dir, void (*entry)(void *ctx, const char *name, bool directory),
                   void *ctx, struct error *err);
+/* Gives every record of a tree inside, or of a local one (sandbox NULL), to `take`, which returns 0, or -1 with err to stop. What the tree
+ * could not give was told to the user. */
+int transfer_records(struct cli *cli, const char *sandbox, const char *path, int (*take)(void *ctx, const struct record *r, struct error *err),
+                     void *ctx, struct error *err);
 void transfer_stats_done(struct transfer_stats *s);
 
 #endif

@@ -2,7 +2,7 @@
 # Generated from the command table: edit cli/, then `make generate`.
 # shellcheck shell=bash
 
-_sandbox_verbs='run exec shell attach logs kill cp agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top network operation events context use config login logout auth gc image pool secret token node quota audit daemon doctor http api mcp console version help'
+_sandbox_verbs='run exec shell attach logs kill cp diff collect agent create list inspect wait extend delete tunnel forward ssh ssh-config ps top network operation events context use config login logout auth gc image pool secret token node quota audit daemon doctor http api mcp console version help'
 _sandbox_globals='--help --version --json --quiet -q --server --ca-file --insecure-http --context --tenant --format --dry-run --debug'
 
 _sandbox_options() {
@@ -14,6 +14,8 @@ _sandbox_options() {
 	'logs') echo ' --follow -f --tail -n --since --timestamps -t' ;;
 	'kill') echo ' --signal -s' ;;
 	'cp' | 'copy') echo ' --dry-run -n --verify' ;;
+	'diff') echo ' --stat --base --max-size' ;;
+	'collect') echo ' --output -o --base --max-size' ;;
 	'agent') echo '' ;;
 	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --allow --secret --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
 	'agent list') echo '' ;;
@@ -157,6 +159,11 @@ _sandbox_value() {
 	'logs --tail' | 'logs -n') echo ':none' ;;
 	'logs --since') echo ':none' ;;
 	'kill --signal' | 'kill -s') echo ':none' ;;
+	'diff --base') echo ':file' ;;
+	'diff --max-size') echo ':none' ;;
+	'collect --output' | 'collect -o') echo ':file' ;;
+	'collect --base') echo ':file' ;;
+	'collect --max-size') echo ':none' ;;
 	'agent run --image' | 'agent run -i') echo ':image' ;;
 	'agent run --name' | 'agent run -n') echo ':none' ;;
 	'agent run --ttl') echo ':none' ;;
@@ -281,6 +288,8 @@ _sandbox_what() {
 	'logs') echo 'sandbox' ;;
 	'kill') echo 'operation*' ;;
 	'cp' | 'copy') echo 'path path' ;;
+	'diff') echo 'sandbox' ;;
+	'collect') echo 'sandbox' ;;
 	'agent') echo 'sub' ;;
 	'agent run') echo 'none none*' ;;
 	'agent list') echo '' ;;

@@ -2,6 +2,7 @@
 #include "cli/agent.h"
 #include "cli/command.h"
 
+#include "cli/changes.h"
 #include "cli/explain.h"
 #include "cli/interrupt.h"
 #include "cli/launch.h"
@@ -12,6 +13,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- list ---------------------------------------------------------------------------------------------------------------- */
 
@@ -113,18 +115,18 @@ static int provide(struct cli *cli, const struct options *o, const struct agent_
 	return error_wrap(err, "the sandbox was not created");
 }
 
-static int upload(struct cli *cli, const char *id, const char *dir, struct error *err)
+/* Agents write their settings into a home that they take for granted; no program inside is needed to make it. */
+static int make_home(struct cli *cli, const char *id, struct error *err)
 {
-	static const struct transfer_options how = { .verify = false };
+	static const struct transfer_options plain = { .verify = false };
 	struct transfer_stats stats = { .entries = 0 };
-	auto_free char *contents = xasprintf("%s/.", dir);
-	int rc = transfer_put(cli, id, contents, "/workspace/", &how, &stats, err);
-	if (rc != 0)
-		error_wrap(err, "uploading %s", dir);
-	else if (stats.failed)
-		rc = error_set(err, ERR_SYSTEM, "%llu entries of %s could not be uploaded", (unsigned long long)stats.failed, dir);
+	char empty[] = "/tmp/sandbox-home.XXXXXX";
+	if (!mkdtemp(empty))
+		return error_errno(err, "making a directory in /tmp");
+	int rc = transfer_put(cli, id, empty, AGENT_HOME, &plain, &stats, err);
+	rmdir(empty);
 	transfer_stats_done(&stats);
-	return rc;
+	return rc == 0 ? 0 : error_wrap(err, "making " AGENT_HOME);
 }
 
 /* The agent's program with the arguments given; it ends up with this verb's exit status. */
@@ -149,8 +151,10 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		return -1;
 	interrupt_watch();
 	int rc = provide(cli, o, p, &id, err);
-	if (rc == 0 && o->upload)
-		rc = upload(cli, id, o->upload, err);
+	if (rc == 0)
+		rc = make_home(cli, id, err);
+	if (rc == 0)
+		rc = changes_upload(cli, id, o->upload, err);
 	if (rc != 0) {
 		if (id)
 			cli_hint(cli, "`sandbox inspect %s` shows the sandbox, `sandbox delete %s` ends it", id, id);

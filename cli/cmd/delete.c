@@ -1,6 +1,7 @@
 /* sandbox delete: end sandboxes and everything in them. */
 #include "cli/command.h"
 
+#include "cli/changes.h"
 #include "cli/create.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -91,6 +92,8 @@ static int delete_one(struct cli *cli, const struct options *o, const char *ref,
 
 static void say_done(struct cli *cli, const struct options *o, const char *ref, const cJSON *op)
 {
+	if (op)
+		changes_forget(json_text(op, "sandbox_id"));
 	if (!op)
 		out_note(cli, "%s: does not exist", ref);
 	else if (o->wait)

@@ -16,6 +16,7 @@
 	LIMIT(ENV_MAX, 1024, "strings", "environment entries of one command") \
 	LIMIT(PATH_BYTES_MAX, 4095, "bytes", "a path: the kernel's PATH_MAX less the NUL") \
 	LIMIT(FILES_LINKS_MAX, 64 * 1024, "files", "files of one copy whose further names are kept as hard links; those beyond arrive once per name") \
+	LIMIT(SNAPSHOT_FILES, 500000, "files", "files of one tree that `sandbox diff` compares") \
 	LIMIT(JSON_BYTES_MAX, 4 * 1024 * 1024, "bytes", "one JSON document of the API") \
 	LIMIT(JSON_DEPTH_MAX, 64, "levels", "nesting of a JSON document: parse, print and free recurse") \
 	LIMIT(JSON_VALUES_MAX, 256 * 1024, "values", "values of a JSON document: a tree takes some 64 bytes for each, however short its text") \

@@ -28,6 +28,22 @@ const char *completion_what(enum pos_what w)
 		return "context";
 	case WHAT_PATH:
 		return "path";
+	case WHAT_TENANT:
+		return "tenant";
+	case WHAT_NODE:
+		return "node";
+	case WHAT_SECRET:
+		return "secret";
+	case WHAT_TOKEN:
+		return "token";
+	case WHAT_TUNNEL:
+		return "tunnel";
+	case WHAT_AGENT:
+		return "agent";
+	case WHAT_CLIENT:
+		return "client";
+	case WHAT_SETTING:
+		return "setting";
 	case WHAT_FILE:
 		return "file";
 	case WHAT_VERB:
@@ -44,12 +60,14 @@ const char *completion_value(const struct option_row *o)
 {
 	static const struct {
 		const char *arg, *word;
-	} rows[] = { { "FILE", "file" }, { "DIR", "file" }, { "IMAGE", "image" } };
+	} rows[] = { { "FILE", "file" }, { "DIR", "file" }, { "IMAGE", "image" }, { "TENANT", "tenant" }, { "SIGNAL", "signal" } };
+	static const char *const named[] = { "context", "tenant", "secret", "client" };
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (strcmp(rows[i].arg, o->arg) == 0)
 			return rows[i].word;
-	if (strcmp(o->name, "context") == 0 || strcmp(o->name, "tenant") == 0)
-		return o->name;
+	for (size_t i = 0; i < ARRAY_LEN(named); i++)
+		if (strcmp(named[i], o->name) == 0)
+			return o->name;
 	return "none";
 }
 
@@ -62,7 +80,7 @@ bool completion_repeats(const struct positional *p)
 /* What the program itself is asked for. */
 bool completion_asked(enum pos_what w)
 {
-	return w == WHAT_SANDBOX || w == WHAT_OPERATION || w == WHAT_IMAGE || w == WHAT_CONTEXT || w == WHAT_PATH;
+	return w != WHAT_TEXT && w != WHAT_FILE && w != WHAT_VERB && w != WHAT_COMMAND;
 }
 
 void completion_names(const struct verb *const *table, struct buf *out)
@@ -200,6 +218,14 @@ static const char zsh_main[] =
 	"_sandbox_what_image() { _sandbox_ask image }\n"
 	"_sandbox_what_context() { _sandbox_ask context }\n"
 	"_sandbox_what_tenant() { _sandbox_ask tenant }\n"
+	"_sandbox_what_node() { _sandbox_ask node }\n"
+	"_sandbox_what_secret() { _sandbox_ask secret }\n"
+	"_sandbox_what_token() { _sandbox_ask token }\n"
+	"_sandbox_what_tunnel() { _sandbox_ask tunnel }\n"
+	"_sandbox_what_agent() { _sandbox_ask agent }\n"
+	"_sandbox_what_client() { _sandbox_ask client }\n"
+	"_sandbox_what_setting() { _sandbox_ask setting }\n"
+	"_sandbox_what_signal() { _sandbox_ask signal }\n"
 	"_sandbox_what_path() {\n"
 	"\t[[ $PREFIX == *:* ]] || _files\n"
 	"\t_sandbox_ask path\n"

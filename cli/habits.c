@@ -18,13 +18,19 @@ static const struct habit options[] = {
 	{ "cp", "-r -R -a --recursive --archive -p --preserve", "directories are copied whole, with modes and times, without it" },
 	{ "cp", "-L --follow-link --dereference", "links are copied as links; name what they lead to, or end the path in /" },
 	{ "cp", "-f --force", "files that are there are replaced without it" },
+	{ "", "-v", "the version is -V or --version" },
+	{ "run", "-d --detach", "a sandbox that stays is made by  sandbox create,  its commands run by  sandbox exec" },
+	{ "create", "-d --detach", "a sandbox stays anyway until it is deleted or its time is over" },
+	{ "shell", "-i -t -it -ti --interactive --tty", "a terminal is what it gives anyway" },
+	{ "delete", "-f --force", "running sandboxes are deleted without it" },
+	{ "top", "--no-stream", "it prints once where it does not write to a terminal" },
 	{ "run", "--rm", "run always deletes its sandbox; create makes one that stays" },
 	{ "run create", "-v --volume --mount", "nothing of this machine is mounted; see --upload and sandbox cp" },
 	{ "run create", "-p --publish --expose", "a port is reached by  sandbox forward" },
 	{ "run create exec", "--privileged --cap-add", "there are no privileged sandboxes; --writable-root lets root install packages" },
 	{ "run create", "--restart", "a sandbox whose command ended stays until it is deleted or its time is over" },
 	{ "run create", "-h --hostname --entrypoint", "give the command after --" },
-	{ "list ps", "-a --all", "all that are there are shown" },
+	{ "ps", "-a --all", "all that are there are shown" },
 	{ "extend", "-t --timeout --time", "the time is --ttl" },
 	{ "logs", "--until", "output is shown to its end; pipe it through head" },
 };
@@ -50,10 +56,19 @@ static const struct habit verbs[] = {
 };
 
 static const struct habit words[] = {
+	{ "create", "", "an image goes behind --image, a name behind --name" },
 	{ "extend", "", "the time goes behind --ttl" },
 	{ "delete", "", "name what to delete, or choose by -l LABEL" },
 	{ "cp", "", "one FROM and one TO; several files go as a directory, or by tar with -" },
 	{ "login", "", "the token is read from standard input" },
+};
+
+/* Where the first word is missing, or the command. */
+static const struct habit missing[] = {
+	{ "ps", "SANDBOX", "sandboxes are listed by  sandbox list" },
+	{ "exec", "COMMAND", "a terminal is opened by  sandbox shell" },
+	{ "wait", "OPERATION", "create waits by itself, and  create --no-wait  prints one" },
+	{ "kill attach", "OPERATION", "sandbox operation list  shows them" },
 };
 
 /* Whether a blank-separated list holds a word. */
@@ -82,6 +97,11 @@ const char *habit_of_option(const char *verb, const char *option)
 const char *habit_of_verb(const char *parent, const char *word)
 {
 	return find(verbs, ARRAY_LEN(verbs), parent, word);
+}
+
+const char *habit_of_missing(const char *verb, const char *what)
+{
+	return find(missing, ARRAY_LEN(missing), verb, what);
 }
 
 const char *habit_of_word(const char *verb)

@@ -165,6 +165,8 @@ static void report(const struct launch *l, const struct stream_result *r)
 	auto_free char *text = ending_text(r, l->options->timeout_ms);
 	if (text)
 		ending_say(text);
+	if (r->closed && r->error == MUX_ERR_NO_PROGRAM && l->no_program)
+		fprintf(stderr, "hint: %s\n", l->no_program);
 }
 
 static int write_status(const struct launch *l, const struct stream_result *r, const struct error *failure, struct error *err)

@@ -67,6 +67,7 @@ struct launch {
 	bool shell_fallback;    /* /bin/sh when the program is missing */
 	bool detach;
 	bool must_return;       /* something is cleaned up afterwards */
+	const char *no_program; /* said when there is no such program; NULL: nothing */
 };
 
 /*

@@ -116,6 +116,13 @@ static void nearest_verb(struct nearest *n, const struct verb *const *table)
 	}
 }
 
+static void name_verbs(const struct verb *const *table, struct buf *out)
+{
+	for (; *table; table++)
+		if (!((*table)->flags & VERB_HIDDEN))
+			buf_addf(out, "%s%s", out->len ? ", " : "", (*table)->name);
+}
+
 static int unknown_verb(struct parser *p, const struct verb *const *table, const char *word)
 {
 	struct nearest n = { .wanted = word };
@@ -131,7 +138,10 @@ static int unknown_verb(struct parser *p, const struct verb *const *table, const
 		return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command; did you mean '%s inspect %s'?", name, space, shown, name, shown);
 	if (n.best)
 		return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command; did you mean '%s%s%s'?", name, space, shown, name, space, n.best);
-	return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command", name, space, shown);
+	auto_buf all = BUF_INIT;
+	if (p->r->verb)
+		name_verbs(table, &all);
+	return error_set(p->err, ERR_INVALID, "'%s%s%s' is not a command%s%s", name, space, shown, all.len ? "; there are " : "", buf_str(&all));
 }
 
 /* --- values ----------------------------------------------------------------------------------------------------- */
@@ -365,9 +375,10 @@ static int stray_word(struct parser *p, const struct positional *row, const char
 {
 	char shown[80], name[64];
 	text_escape(word, strlen(word), shown, sizeof(shown));
-	if (row)
-		return error_set(p->err, ERR_INVALID, "unexpected argument '%s': a command goes after --", shown);
 	const char *habit = p->r->parent ? NULL : habit_of_word(p->r->verb->name);
+	if (row)
+		return error_set(p->err, ERR_INVALID, "unexpected argument '%s': a command goes after --%s%s", shown, habit ? ", " : "",
+				 habit ? habit : "");
 	return error_set(p->err, ERR_INVALID, "unexpected argument '%s': '%s' takes %s%s%s", shown, full_name(p->r, name),
 			 p->n_words ? "no more of them" : "none", habit ? "; " : "", habit ? habit : "");
 }
@@ -429,8 +440,11 @@ static int missing_words(struct parser *p)
 		const struct words *w = (const struct words *)(const void *)((char *)p->r->options + row->offset);
 		bool command = row->kind == POS_COMMAND && w->len == 0;
 		bool word = (row->kind == POS_ONE || row->kind == POS_MANY) && p->n_words <= i;
-		if (command || word)
-			return error_set(p->err, ERR_INVALID, "'%s' needs %s: %s", full_name(p->r, name), row->name, row->help);
+		if (!command && !word)
+			continue;
+		const char *habit = p->r->parent ? NULL : habit_of_missing(v->name, row->name);
+		return error_set(p->err, ERR_INVALID, "'%s' needs %s: %s%s%s", full_name(p->r, name), row->name, row->help, habit ? "; " : "",
+				 habit ? habit : "");
 	}
 	return 0;
 }

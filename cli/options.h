@@ -95,6 +95,7 @@ enum pos_kind {
 
 /* What the shell completes for a positional (and the generated pages link to). */
 enum pos_what { WHAT_TEXT, WHAT_SANDBOX, WHAT_OPERATION, WHAT_IMAGE, WHAT_FILE, WHAT_VERB, WHAT_COMMAND, WHAT_CONTEXT,
+                WHAT_TENANT, WHAT_NODE, WHAT_SECRET, WHAT_TOKEN, WHAT_TUNNEL, WHAT_AGENT, WHAT_CLIENT, WHAT_SETTING,
                 WHAT_PATH /* local, or SANDBOX:PATH */ };
 
 struct positional {

@@ -134,7 +134,7 @@ _sandbox_value() {
 	'run --isolation') echo 'auto container microvm' ;;
 	'run --sensitivity') echo 'public internal confidential restricted' ;;
 	'run --allow') echo ':none' ;;
-	'run --secret') echo ':none' ;;
+	'run --secret') echo ':secret' ;;
 	'run --expose') echo ':none' ;;
 	'run --idempotency-key') echo ':none' ;;
 	'run --wait-timeout') echo ':none' ;;
@@ -158,7 +158,7 @@ _sandbox_value() {
 	'attach --since') echo ':none' ;;
 	'logs --tail' | 'logs -n') echo ':none' ;;
 	'logs --since') echo ':none' ;;
-	'kill --signal' | 'kill -s') echo ':none' ;;
+	'kill --signal' | 'kill -s') echo ':signal' ;;
 	'diff --base') echo ':file' ;;
 	'diff --max-size') echo ':none' ;;
 	'collect --output' | 'collect -o') echo ':file' ;;
@@ -171,7 +171,7 @@ _sandbox_value() {
 	'agent run --upload') echo ':file' ;;
 	'agent run --env' | 'agent run -e') echo ':none' ;;
 	'agent run --allow') echo ':none' ;;
-	'agent run --secret') echo ':none' ;;
+	'agent run --secret') echo ':secret' ;;
 	'agent run --cpus' | 'agent run -c') echo ':none' ;;
 	'agent run --memory' | 'agent run -m') echo ':none' ;;
 	'agent run --disk') echo ':none' ;;
@@ -194,7 +194,7 @@ _sandbox_value() {
 	'create --isolation') echo 'auto container microvm' ;;
 	'create --sensitivity') echo 'public internal confidential restricted' ;;
 	'create --allow') echo ':none' ;;
-	'create --secret') echo ':none' ;;
+	'create --secret') echo ':secret' ;;
 	'create --expose') echo ':none' ;;
 	'create --idempotency-key') echo ':none' ;;
 	'create --wait-timeout') echo ':none' ;;
@@ -215,12 +215,12 @@ _sandbox_value() {
 	'network set --allow') echo ':none' ;;
 	'network tenant --allow') echo ':none' ;;
 	'operation list --limit' | 'operation list -n') echo ':none' ;;
-	'operation cancel --signal' | 'operation cancel -s') echo ':none' ;;
+	'operation cancel --signal' | 'operation cancel -s') echo ':signal' ;;
 	'events --since') echo ':none' ;;
 	'context create --url') echo ':none' ;;
 	'context create --token-helper') echo ':none' ;;
 	'token create --role') echo 'viewer operator admin' ;;
-	'token create --for') echo ':none' ;;
+	'token create --for') echo ':tenant' ;;
 	'token create --expires') echo ':none' ;;
 	'node add --name' | 'node add -n') echo ':none' ;;
 	'node add --runtime') echo 'docker gvisor qemu' ;;
@@ -268,8 +268,8 @@ _sandbox_value() {
 	'api --json-field' | 'api -F') echo ':none' ;;
 	'api --input' | 'api -d') echo ':file' ;;
 	'api --idempotency-key') echo ':none' ;;
-	'mcp install --client') echo ':none' ;;
-	'mcp uninstall --client') echo ':none' ;;
+	'mcp install --client') echo ':client' ;;
+	'mcp uninstall --client') echo ':client' ;;
 	'mcp serve --wait') echo ':none' ;;
 	*' --server') echo ':none' ;;
 	*' --ca-file') echo ':file' ;;
@@ -291,7 +291,7 @@ _sandbox_what() {
 	'diff') echo 'sandbox' ;;
 	'collect') echo 'sandbox' ;;
 	'agent') echo 'sub' ;;
-	'agent run') echo 'none none*' ;;
+	'agent run') echo 'agent none*' ;;
 	'agent list') echo '' ;;
 	'create') echo 'none*' ;;
 	'list' | 'ls') echo '' ;;
@@ -302,8 +302,8 @@ _sandbox_what() {
 	'tunnel') echo 'sub' ;;
 	'tunnel create') echo 'sandbox' ;;
 	'tunnel list') echo 'sandbox' ;;
-	'tunnel secret') echo 'sandbox none' ;;
-	'tunnel delete') echo 'sandbox none' ;;
+	'tunnel secret') echo 'sandbox tunnel' ;;
+	'tunnel delete') echo 'sandbox tunnel' ;;
 	'forward') echo 'sandbox none*' ;;
 	'ssh') echo 'sandbox none*' ;;
 	'ssh-config') echo '' ;;
@@ -314,7 +314,7 @@ _sandbox_what() {
 	'network rules') echo 'sandbox' ;;
 	'network check') echo 'sandbox none' ;;
 	'network set') echo 'sandbox' ;;
-	'network tenant') echo 'none' ;;
+	'network tenant') echo 'tenant' ;;
 	'operation' | 'op') echo 'sub' ;;
 	'operation list') echo 'sandbox' ;;
 	'operation inspect') echo 'operation' ;;
@@ -330,8 +330,8 @@ _sandbox_what() {
 	'use') echo 'sandbox' ;;
 	'config') echo 'sub' ;;
 	'config list') echo '' ;;
-	'config set') echo 'none none' ;;
-	'config unset') echo 'none' ;;
+	'config set') echo 'setting none' ;;
+	'config unset') echo 'setting' ;;
 	'config set-server') echo 'none' ;;
 	'login') echo '' ;;
 	'logout') echo '' ;;
@@ -346,26 +346,26 @@ _sandbox_what() {
 	'pool') echo 'sub' ;;
 	'pool list') echo '' ;;
 	'secret') echo 'sub' ;;
-	'secret set') echo 'none' ;;
+	'secret set') echo 'secret' ;;
 	'secret list') echo '' ;;
-	'secret delete') echo 'none*' ;;
+	'secret delete') echo 'secret*' ;;
 	'token') echo 'sub' ;;
 	'token create') echo 'none' ;;
 	'token list') echo '' ;;
-	'token revoke') echo 'none' ;;
+	'token revoke') echo 'token' ;;
 	'node') echo 'sub' ;;
 	'node list') echo '' ;;
-	'node inspect') echo 'none' ;;
+	'node inspect') echo 'node' ;;
 	'node add') echo 'none' ;;
 	'node upgrade') echo 'none' ;;
 	'node rotate') echo 'none' ;;
 	'node token') echo 'none' ;;
-	'node drain') echo 'none' ;;
-	'node undrain') echo 'none' ;;
-	'node remove') echo 'none' ;;
+	'node drain') echo 'node' ;;
+	'node undrain') echo 'node' ;;
+	'node remove') echo 'node' ;;
 	'quota') echo 'sub' ;;
-	'quota show') echo 'none' ;;
-	'quota set') echo 'none' ;;
+	'quota show') echo 'tenant' ;;
+	'quota set') echo 'tenant' ;;
 	'audit') echo '' ;;
 	'daemon') echo 'sub' ;;
 	'daemon start') echo '' ;;
@@ -379,7 +379,7 @@ _sandbox_what() {
 	'mcp') echo 'sub' ;;
 	'mcp install') echo '' ;;
 	'mcp uninstall') echo '' ;;
-	'mcp config') echo 'none' ;;
+	'mcp config') echo 'client' ;;
 	'mcp serve') echo '' ;;
 	'console') echo '' ;;
 	'version') echo '' ;;
@@ -457,7 +457,8 @@ _sandbox_offer() {
 	verb) _sandbox_reply < <(_sandbox_list "$_sandbox_verbs") ;;
 	esac
 	case $1 in
-	sandbox | operation | image | context | tenant | path)
+	'' | none | file | sub | verb) ;;
+	*)
 		_sandbox_reply < <("${words[0]}" __complete "$1" "$cur" 2>/dev/null </dev/null)
 		case "${COMPREPLY[*]-}" in *[:/]) nospace=1 ;; esac
 		[ -z "$nospace" ] || compopt -o nospace 2>/dev/null

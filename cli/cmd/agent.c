@@ -80,7 +80,7 @@ static const struct option_row options[] = {
 };
 
 static const struct positional positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "AGENT", struct options, profile, "codex, claude, opencode, pi, aider, goose or commandcode"),
+	POS(POS_ONE, WHAT_AGENT, "AGENT", struct options, profile, "codex, claude, opencode, pi, aider, goose or commandcode"),
 	POS(POS_COMMAND_DASHED, WHAT_TEXT, "ARG", struct options, arguments, "for the agent's program, which then runs at once"),
 	POS_END,
 };

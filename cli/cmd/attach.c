@@ -33,8 +33,11 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	if (cli->json)
 		return error_set(err, ERR_INVALID, "attach has no JSON output; use `sandbox operation inspect`");
 	o->follow.operation = o->operation;
-	if (follow_run(cli, &o->follow, &r, err) != 0)
+	if (follow_run(cli, &o->follow, &r, err) != 0) {
+		if (err->code == ERR_NOT_FOUND)
+			cli_hint(cli, "`sandbox operation list SANDBOX` shows a sandbox's commands; `sandbox shell` opens a terminal in one");
 		return -1;
+	}
 	auto_free char *text = ending_text(&r, 0);
 	int status = ending_status(&r);
 	if (text)

@@ -1,6 +1,8 @@
 /* sandbox __complete: the words a shell may complete, one a line. Starts nothing, says nothing, waits a moment at most. */
 #include "cli/command.h"
 
+#include "cli/agent.h"
+#include "cli/mcp/clients.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/settings.h"
@@ -20,7 +22,7 @@ struct options {
 };
 
 static const struct positional positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "WHAT", struct options, what, "sandbox, operation, image, tenant, context or path"),
+	POS(POS_ONE, WHAT_TEXT, "WHAT", struct options, what, "sandbox, operation, image, path ...: as completion_what says"),
 	POS(POS_OPTIONAL, WHAT_TEXT, "WORD", struct options, word, "what is there already"),
 	POS_END,
 };
@@ -75,6 +77,35 @@ static void contexts(void)
 			print_word(&seen, item.section + sizeof(prefix) - 1, "");
 }
 
+static void settings_keys(void)
+{
+#define KEY(key, text) out_line("%s", key);
+	CONTEXT_KEYS(KEY)
+#undef KEY
+}
+
+/* Words that no server is asked for. */
+static bool known_here(const char *what)
+{
+	static const char *const signals[] = { "TERM", "KILL", "INT", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT" };
+	if (strcmp(what, "context") == 0)
+		contexts();
+	else if (strcmp(what, "agent") == 0)
+		for (const struct agent_profile *p = agent_profiles; p->name; p++)
+			out_line("%s", p->name);
+	else if (strcmp(what, "client") == 0)
+		for (const struct mcp_client *c = mcp_clients; c->name; c++)
+			out_line("%s", c->name);
+	else if (strcmp(what, "signal") == 0)
+		for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+			out_line("%s", signals[i]);
+	else if (strcmp(what, "setting") == 0)
+		settings_keys();
+	else
+		return false;
+	return true;
+}
+
 /* --- SANDBOX:PATH ----------------------------------------------------------------------------------------------- */
 
 struct listing {
@@ -121,16 +152,18 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		{ "operation", "/v1/operations?limit=50", "operations", NULL, { "id", "" } },
 		{ "image", "/v1/images", "images", NULL, { "name", "" } },
 		{ "tenant", "/v1/sandboxes?limit=500", "sandboxes", "spec", { "tenant", "" } },
+		{ "node", "/v1/nodes", "nodes", NULL, { "name", "" } },
+		{ "secret", "/v1/secrets", "secrets", NULL, { "name", "" } },
+		{ "token", "/v1/tokens", "tokens", NULL, { "name", "" } },
+		{ "tunnel", "/v1/tunnels", "tunnels", NULL, { "id", "" } },
 	};
 	const struct options *o = opaque;
 	(void)err;
 	signal(SIGALRM, too_late);
 	alarm(WHOLE_SECONDS);
 	cli->no_start = cli->quiet = true;
-	if (strcmp(o->what, "context") == 0) {
-		contexts();
+	if (known_here(o->what))
 		return 0;
-	}
 	if (settings_resolve(cli, NULL) != 0)
 		return 0;
 	if (strcmp(o->what, "path") == 0)

@@ -177,7 +177,7 @@ static int run_set(struct cli *cli, void *opaque, struct error *err)
 }
 
 static const struct positional set_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "KEY", struct set_options, key, "url, tenant, token-helper or allow-http"),
+	POS(POS_ONE, WHAT_SETTING, "KEY", struct set_options, key, "url, tenant, token-helper or allow-http"),
 	POS(POS_ONE, WHAT_TEXT, "VALUE", struct set_options, value, "its value"),
 	POS_END,
 };
@@ -192,7 +192,7 @@ static const struct verb config_set = {
 };
 
 static const struct positional unset_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "KEY", struct set_options, key, "url, tenant, token-helper or allow-http"),
+	POS(POS_ONE, WHAT_SETTING, "KEY", struct set_options, key, "url, tenant, token-helper or allow-http"),
 	POS_END,
 };
 

@@ -63,6 +63,8 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 		return -1;
 	if (first.code == ERR_NONE)
 		return 0;
+	if (first.code == ERR_NOT_FOUND)
+		cli_hint(cli, "`sandbox operation list SANDBOX` shows a sandbox's commands; `sandbox delete` ends a sandbox");
 	*err = first;
 	return -1;
 }

@@ -90,7 +90,7 @@ struct config_options {
 };
 
 static const struct positional config_positionals[] = {
-	POS(POS_OPTIONAL, WHAT_TEXT, "CLIENT", struct config_options, name, "claude, codex, gemini, opencode, vscode, cursor, goose or generic"),
+	POS(POS_OPTIONAL, WHAT_CLIENT, "CLIENT", struct config_options, name, "claude, codex, gemini, opencode, vscode, cursor, goose or generic"),
 	POS_END,
 };
 

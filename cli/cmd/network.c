@@ -202,7 +202,7 @@ static const struct verb network_set = {
 /* --- tenant ----------------------------------------------------------------------------------------------------- */
 
 static const struct positional tenant_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "TENANT", struct set_options, ref, "the tenant"),
+	POS(POS_ONE, WHAT_TENANT, "TENANT", struct set_options, ref, "the tenant"),
 	POS_END,
 };
 

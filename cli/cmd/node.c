@@ -93,7 +93,7 @@ struct node_options {
 };
 
 static const struct positional node_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "NODE", struct node_options, ref, "its name or id"),
+	POS(POS_ONE, WHAT_NODE, "NODE", struct node_options, ref, "its name or id"),
 	POS_END,
 };
 

@@ -11,7 +11,7 @@ struct show_options {
 };
 
 static const struct positional show_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "TENANT", struct show_options, name, "the tenant"),
+	POS(POS_ONE, WHAT_TENANT, "TENANT", struct show_options, name, "the tenant"),
 	POS_END,
 };
 
@@ -78,7 +78,7 @@ static const struct option_row set_options[] = {
 };
 
 static const struct positional set_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "TENANT", struct set_options, name, "the tenant"),
+	POS(POS_ONE, WHAT_TENANT, "TENANT", struct set_options, name, "the tenant"),
 	POS_END,
 };
 

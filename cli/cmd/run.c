@@ -191,6 +191,9 @@ static int download(struct run *r, const char *path, int status)
 static int in_sandbox(struct run *r, struct error *err)
 {
 	struct launch l = { .sandbox = r->id, .options = &r->o->launch, .argv = &r->o->command, .must_return = true };
+	/* `run IMAGE COMMAND` is what other tools call it. */
+	if (!r->o->create.image)
+		l.no_program = "an image goes behind --image, as in  sandbox run --image NAME -- COMMAND";
 	if (r->o->upload && upload(r, err) != 0)
 		return -1;
 	if (r->o->upload && !r->o->launch.cwd)

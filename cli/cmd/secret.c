@@ -44,7 +44,7 @@ static const struct option_row set_options[] = {
 };
 
 static const struct positional set_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "NAME", struct set_options, name, "what the secret is called"),
+	POS(POS_ONE, WHAT_SECRET, "NAME", struct set_options, name, "what the secret is called"),
 	POS_END,
 };
 
@@ -175,7 +175,7 @@ struct delete_options {
 };
 
 static const struct positional delete_positionals[] = {
-	POS(POS_MANY, WHAT_TEXT, "NAME", struct delete_options, names, "secrets to forget"),
+	POS(POS_MANY, WHAT_SECRET, "NAME", struct delete_options, names, "secrets to forget"),
 	POS_END,
 };
 

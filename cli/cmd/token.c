@@ -135,7 +135,7 @@ struct revoke_options {
 };
 
 static const struct positional revoke_positionals[] = {
-	POS(POS_ONE, WHAT_TEXT, "TOKEN", struct revoke_options, ref, "its name or id, never its secret"),
+	POS(POS_ONE, WHAT_TOKEN, "TOKEN", struct revoke_options, ref, "its name or id, never its secret"),
 	POS_END,
 };
 

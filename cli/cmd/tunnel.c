@@ -166,7 +166,7 @@ struct one_options {
 
 static const struct positional one_positionals[] = {
 	POS(POS_ONE, WHAT_SANDBOX, "SANDBOX", struct one_options, ref, "id, name, or a unique start or end of the id"),
-	POS(POS_ONE, WHAT_TEXT, "TUNNEL", struct one_options, tunnel, "its id or last digits, or the name in its address"),
+	POS(POS_ONE, WHAT_TUNNEL, "TUNNEL", struct one_options, tunnel, "its id or last digits, or the name in its address"),
 	POS_END,
 };
 

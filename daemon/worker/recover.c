@@ -123,7 +123,7 @@ struct exec *exec_load_main(struct execs *e, const struct id *sandbox, struct er
 
 	if (spool_load(e, sandbox, true, &s, err) != 0) {
 		if (err->code == ERR_NOT_FOUND)
-			error_set(err, ERR_NOT_FOUND, "sandbox %s has no start command, or its output is no longer kept",
+			error_set(err, ERR_NOT_FOUND, "sandbox %s has no start command, or its output is no longer kept; of other commands ask for their operations",
 				  sandbox->text);
 		return NULL;
 	}

@@ -167,8 +167,8 @@ int parse_size(const char *what, const char *text, int64_t min, int64_t max, int
 				 SHOWN(text), size_format(min, low), size_format(max, high));
 	int64_t value;
 	if (!scale_decimal(&d, factor, &value) || value < min || value > max)
-		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s)", what, SHOWN(text), size_format(min, low),
-				 size_format(max, high));
+		return error_set(err, ERR_INVALID, "%s: %s is out of range (allowed: %s to %s%s)", what, SHOWN(text), size_format(min, low),
+				 size_format(max, high), *p ? "" : "; a number alone is bytes");
 	*ret_bytes = value;
 	return 0;
 }

@@ -102,6 +102,29 @@ all_of_it() {
 	[[ $(complete_bash sandbox image '') == *pull* ]]
 }
 
+@test "whatever has a name is completed: nodes, secrets, tokens, tenants, settings, signals, agents and their clients" {
+	complete_bash() {
+		bash -c '. "$1"; shift; COMP_LINE=$*; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sandbox 2>&1; echo "${COMPREPLY[*]}"' - "$TOP/completions/sandbox.bash" "$@"
+	}
+	echo hidden | sandbox secret set db-password --stdin
+	sandbox token create --role viewer ci >/dev/null
+	[ "$(complete_bash sandbox node inspect '')" = local ]
+	[ "$(complete_bash sandbox secret delete '')" = db-password ]
+	[ "$(complete_bash sandbox run --secret d)" = db-password ]
+	[ "$(complete_bash sandbox token revoke '')" = ci ]
+	[ "$(complete_bash sandbox quota show '')" = default ]
+	[ "$(complete_bash sandbox network tenant '')" = default ]
+	[ "$(complete_bash sandbox token create --for '')" = default ]
+	[ "$(complete_bash sandbox config set t)" = "tenant token-helper" ]
+	[ "$(complete_bash sandbox kill --signal K)" = KILL ]
+	[[ $(complete_bash sandbox agent run '') == *claude* ]]
+	[[ $(complete_bash sandbox mcp install --client '') == *codex* ]]
+	[[ $(complete_bash sandbox mcp config '') == *cursor* ]]
+	[[ $(complete_bash sandbox kill '') != *hidden* ]]
+	sandbox secret delete db-password
+	sandbox token revoke ci
+}
+
 @test "sourcing twice and under set -u is quiet and leaves COMP_WORDBREAKS alone" {
 	run bash --norc -c 'set -u; before=${COMP_WORDBREAKS-}; . "$1"; . "$1"; [ "$before" = "${COMP_WORDBREAKS-}" ]' - "$TOP/completions/sandbox.bash"
 	[ "$status" -eq 0 ]
@@ -110,7 +133,7 @@ all_of_it() {
 
 @test "no server, a silent one or a broken configuration: silence within a second or so, and nothing started" {
 	local w start
-	for w in sandbox operation image tenant "path web:/" "path w" context; do
+	for w in sandbox operation image tenant node secret token tunnel "path web:/" "path w" context; do
 		start=$(date +%s%N)
 		# shellcheck disable=SC2086
 		run env SANDBOX_URL=unix:///nowhere XDG_CONFIG_HOME="$SBX_DIR/none" timeout 5 sandbox __complete $w

@@ -125,5 +125,16 @@ verbs() {
 		stop web|sandbox delete
 		pull alpine|sandbox image pull
 		run --memory 32m -- true|--memory: 32m is out of range
+		run --memory 512 -- true|a number alone is bytes
+		run -d -- true|sandbox create
+		create alpine|an image goes behind --image
+		ps|sandbox list
+		exec web|sandbox shell
+		rm -f web|without it
+		shell -it web|a terminal is what it gives anyway
+		stats --no-stream|prints once
+		-v|--version
+		tunnel web 8080|there are create, list, secret, delete
+		wait|create --no-wait
 	END
 }

@@ -102,3 +102,12 @@ interrupt_after() {
 	[ "$output" = "1 2 3 4 5 6 " ]
 	nothing_left
 }
+
+@test "an image named as other tools want it is answered with where it goes" {
+	run -127 --separate-stderr timeout 60 sandbox run nosuchimage echo hi
+	[ -z "$output" ]
+	[[ $stderr == *"no program 'nosuchimage'"*"--image"* ]]
+	# Who named one knows where.
+	run -127 --separate-stderr timeout 60 sandbox run --image "$IMAGE" -- nosuchprogram
+	[[ $stderr != *"--image"* ]]
+}

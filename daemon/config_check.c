@@ -246,6 +246,25 @@ static int check_controller_url(const struct daemon_config *c, struct error *err
 	return 0;
 }
 
+/* A pair of addresses for each sandbox, and room for more than one. */
+static int check_open(const struct daemon_config *c, struct error *err)
+{
+	struct subnets pool, dns;
+	if (subnets_parse("worker.open_dns", c->open_dns, &dns, err) != 0)
+		return -1;
+	bool good = true;
+	for (size_t i = 0; i < dns.len; i++)
+		good = good && dns.items[i].bits == 128;
+	subnets_done(&dns);
+	if (!good || strchr(c->open_dns, ':'))
+		return error_set(err, ERR_INVALID, "worker.open_dns: '%.100s' is not a list of IPv4 addresses", c->open_dns);
+	if (subnets_parse("worker.open_pool", c->open_pool, &pool, err) != 0)
+		return -1;
+	good = pool.len == 0 || (pool.len == 1 && pool.items[0].bits >= 96 + 8 && pool.items[0].bits <= 96 + 30 && !strchr(c->open_pool, ':'));
+	subnets_done(&pool);
+	return good ? 0 : error_set(err, ERR_INVALID, "worker.open_pool: '%.60s' is not one IPv4 network of /8 to /30", c->open_pool);
+}
+
 static int check_worker(const struct daemon_config *c, struct error *err)
 {
 	if (!tenant_valid(c->worker_name))
@@ -254,7 +273,9 @@ static int check_worker(const struct daemon_config *c, struct error *err)
 		return error_set(err, ERR_INVALID, "worker.region: must be at most 63 bytes of printable text");
 	if (strlen(c->controller_pin) > 127 || (*c->controller_pin && strncmp(c->controller_pin, "sha256//", 8) != 0))
 		return error_set(err, ERR_INVALID, "worker.pin: '%.80s' is not sha256//BASE64", c->controller_pin);
-	return check_labels(c->worker_labels, err) != 0 ? -1 : check_controller_url(c, err);
+	if (check_labels(c->worker_labels, err) != 0 || check_open(c, err) != 0)
+		return -1;
+	return check_controller_url(c, err);
 }
 
 static int check_store(const struct daemon_config *c, struct error *err)

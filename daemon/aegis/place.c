@@ -95,6 +95,12 @@ static bool beyond(enum gate g, const struct resources *ask, const struct node_v
 	return resource_gate(ask, &n->total) == g;
 }
 
+/* An open network is an interface in a container's namespace: there is none to give to another kernel. */
+static bool reaches(const struct spec *s, enum tier required)
+{
+	return s->network != NETWORK_OPEN || required == TIER_CONTAINER;
+}
+
 /* The first gate the node fails: its health, what it offers, what was asked of it, what it has left. */
 static enum gate check(const struct spec *s, const struct policy *p, enum tier required, const struct node_view *n)
 {
@@ -106,7 +112,7 @@ static enum gate check(const struct spec *s, const struct policy *p, enum tier r
 		return GATE_PRESSURE;
 	if (!n->tiers[required])
 		return GATE_TIER;
-	if (!n->network[s->network])
+	if (!n->network[s->network] || !reaches(s, required))
 		return GATE_NETWORK;
 	if (s->n_exposures > 0 && !n->tunnels)
 		return GATE_EXPOSURE;
@@ -199,7 +205,10 @@ static void put_gate(struct text *t, enum gate g, const struct spec *s, const st
 		put_offer(t, "tier", tier_text(required), n, n->tier_reason[required]);
 		return;
 	case GATE_NETWORK:
-		put_offer(t, "network", network_text(s->network), n, n->network_reason[s->network]);
+		if (n->network[s->network])
+			put(t, "network %s is for containers, and tier %s is needed", network_text(s->network), tier_text(required));
+		else
+			put_offer(t, "network", network_text(s->network), n, n->network_reason[s->network]);
 		return;
 	case GATE_EXPOSURE:
 		put(t, "public exposure not offered by node %s", n->name);

@@ -4,6 +4,7 @@
 #include "shared/base/mem.h"
 
 #include <ifaddrs.h>
+#include <pthread.h>
 #include <string.h>
 
 struct range4 {
@@ -60,6 +61,10 @@ static const struct range6 ranges6[] = {
 	{ { 0x20, 0x01, 0x0d, 0xb8 }, 32, "documentation" },
 	{ { 0x3f, 0xff }, 20, "documentation" },
 };
+
+/* Known only once the worker runs, and asked on its loop. */
+static pthread_mutex_t closed_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct subnets closed;
 
 static const uint8_t global_unicast[16] = { 0x20 };
 
@@ -120,6 +125,26 @@ bool address_own(const struct sockaddr *sa)
 	return own;
 }
 
+void addresses_close(const char *list)
+{
+	struct subnets fresh;
+	if (subnets_parse("the controller's addresses", list, &fresh, NULL) != 0)
+		return;
+	pthread_mutex_lock(&closed_lock);
+	struct subnets old = closed;
+	closed = fresh;
+	pthread_mutex_unlock(&closed_lock);
+	subnets_done(&old);
+}
+
+static bool is_closed(const char *host)
+{
+	pthread_mutex_lock(&closed_lock);
+	bool yes = subnets_hold(&closed, host);
+	pthread_mutex_unlock(&closed_lock);
+	return yes;
+}
+
 const char *address_refused(const struct sockaddr *sa, const struct subnets *open)
 {
 	char host[ADDRESS_TEXT_MAX];
@@ -128,5 +153,15 @@ const char *address_refused(const struct sockaddr *sa, const struct subnets *ope
 	/* A mapped one reads like the address it stands for: nothing opens it, since nobody needs it. */
 	if (subnets_hold(open, host) && !(sa->sa_family == AF_INET6 && strchr(host, '.')))
 		return NULL;
-	return kind ? kind : address_own(sa) ? "the worker's own" : NULL;
+	if (kind)
+		return kind;
+	return address_own(sa) ? "the worker's own" : is_closed(host) ? "the controller's" : NULL;
+}
+
+void addresses_refused_text(struct buf *out)
+{
+	for (size_t i = 0; i < ARRAY_LEN(ranges4); i++) {
+		uint32_t a = ranges4[i].net;
+		buf_addf(out, "%s%u.%u.%u.%u/%u", i ? ", " : "", a >> 24, a >> 16 & 255, a >> 8 & 255, a & 255, ranges4[i].bits);
+	}
 }

@@ -102,6 +102,8 @@ static void add_mounts(cJSON *host, const struct runtime_create *req)
 	add_mount(mounts, "bind", req->io_dir, "/.sandbox/io", true);
 	if (req->hosts_file)
 		add_mount(mounts, "bind", req->hosts_file, "/etc/hosts", true);
+	if (req->resolv_file)
+		add_mount(mounts, "bind", req->resolv_file, "/etc/resolv.conf", true);
 	if (w && w->kind == WORKSPACE_DIR)
 		add_mount(mounts, "bind", w->source, "/workspace", false);
 	if (w && w->kind == WORKSPACE_DEVICE) {

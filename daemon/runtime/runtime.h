@@ -63,6 +63,7 @@ struct runtime_create {
 	const char *io_dir;            /* host directory bound read-only to /.sandbox/io */
 	const struct workspace_mount *workspace; /* NULL: none */
 	const char *hosts_file;        /* host file bound read-only to /etc/hosts (no network: the image's may lack localhost) */
+	const char *resolv_file;       /* host file bound read-only to /etc/resolv.conf; NULL: the image's */
 	const char *hostname;
 	int64_t deadline_us;           /* wall clock; passed to init, which ends itself a grace after it */
 	const char *exercise;          /* probes only: what init uses up instead of its work (daemon/init/exercise.c) */

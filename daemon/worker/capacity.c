@@ -133,7 +133,7 @@ static void fill_tiers(struct worker *w, struct node_report *r)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void capacity_network(const struct worker *w, struct node_report *r)
+void capacity_network(struct worker *w, struct node_report *r)
 {
 	r->network[NETWORK_DENY] = true;
 	snprintf(r->network_reason[NETWORK_DENY], sizeof(r->network_reason[0]), "loopback only");
@@ -141,7 +141,10 @@ void capacity_network(const struct worker *w, struct node_report *r)
 	snprintf(r->network_reason[NETWORK_RESTRICTED], sizeof(r->network_reason[0]), "%s",
 		 r->network[NETWORK_RESTRICTED] ? "loopback only, with a proxy that judges each connection"
 						: "not offered: this worker judges no connections");
-	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "not offered: workers of this version make no bridges; use restricted with --allow");
+	pthread_mutex_lock(&w->lock);
+	r->network[NETWORK_OPEN] = w->open_offered;
+	snprintf(r->network_reason[NETWORK_OPEN], sizeof(r->network_reason[0]), "%s", *w->open_reason ? w->open_reason : "the runtime was not asked yet");
+	pthread_mutex_unlock(&w->lock);
 }
 
 /* "a=b, c=d"; checked with the configuration. */

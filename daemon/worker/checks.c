@@ -144,7 +144,7 @@ static void check_workspace(struct worker *w, struct rows *r)
 	}
 }
 
-static void check_network(const struct worker *w, struct rows *r)
+static void check_network(struct worker *w, struct rows *r)
 {
 	struct node_report n = { .pressure = 0 };
 

@@ -23,7 +23,7 @@ struct create_job {
 	int64_t until_ms;          /* monotonic */
 	struct image_config image;
 	char io_dir[4096];
-	char *hosts_file, *hostname;
+	char *hosts_file, *resolv_file, *hostname;
 	struct workspace_mount mount;
 	int hold;                  /* keeps an engine-mounted device until the container runs */
 	struct runtime_status status;
@@ -105,6 +105,15 @@ static int step_link(struct create_job *j, struct error *err)
 	return initlink_listen(j->w->o.links, &j->lease->sandbox.id, j->io_dir, sizeof(j->io_dir), err);
 }
 
+static int write_resolv(struct create_job *j, const char *dir, struct error *err)
+{
+	auto_buf text = BUF_INIT;
+
+	open_net_resolv(j->w->open_net, &text);
+	j->resolv_file = xasprintf("%s/resolv.conf", dir);
+	return io_write_file_atomic(j->resolv_file, buf_str(&text), text.len, 0644, false, err);
+}
+
 static int step_names(struct create_job *j, struct error *err)
 {
 	const struct sandbox *s = &j->lease->sandbox;
@@ -118,7 +127,9 @@ static int step_names(struct create_job *j, struct error *err)
 		return warm_name(j->warm, s->spec.name, j->hosts_file, text, err);
 	if (io_mkdirs(dir, 0700, err) != 0)
 		return -1;
-	return io_write_file_atomic(j->hosts_file, text, strlen(text), 0644, false, err);
+	if (io_write_file_atomic(j->hosts_file, text, strlen(text), 0644, false, err) != 0)
+		return -1;
+	return s->spec.network == NETWORK_OPEN ? write_resolv(j, dir, err) : 0;
 }
 
 /* Of one for a pool they are its user's to say; writing them twice would have the file system flush the first when the second takes its place. */
@@ -157,6 +168,7 @@ static int step_container(struct create_job *j, struct error *err)
 		.io_dir = j->io_dir,
 		.workspace = &j->mount,
 		.hosts_file = j->hosts_file,
+		.resolv_file = j->resolv_file,
 		.hostname = j->hostname,
 		.deadline_us = s->expires_us,
 	};
@@ -292,6 +304,7 @@ static void job_done(struct create_job *j)
 	close_fdp(&j->hold);
 	image_config_done(&j->image);
 	free(j->hosts_file);
+	free(j->resolv_file);
 	free(j->hostname);
 	warm_free(j->warm);
 }

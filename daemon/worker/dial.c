@@ -311,7 +311,7 @@ static void failed(struct dial *d, int why)
 		return;
 	}
 	d->family = AF_INET6;
-	int fd = netns_socket(netns, AF_INET6);
+	int fd = netns_socket(netns, AF_INET6, SOCK_STREAM);
 	if (fd < 0)
 		unreachable(d, why);
 	else
@@ -376,7 +376,7 @@ static void attempt(struct dial *d, int fd)
 
 bool dial_open(struct execs *e, struct box *b, struct mux *client, uint32_t stream, uint16_t port)
 {
-	int netns = initlink_netns(e->links, &b->sandbox), fd = netns < 0 ? -1 : netns_socket(netns, AF_INET);
+	int netns = initlink_netns(e->links, &b->sandbox), fd = netns < 0 ? -1 : netns_socket(netns, AF_INET, SOCK_STREAM);
 
 	if (fd < 0)
 		return false;

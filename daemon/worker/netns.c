@@ -31,13 +31,13 @@ int netns_open(pid_t pid, int alive)
 	return fd;
 }
 
-int netns_socket(int netns, int family)
+int netns_socket(int netns, int family, int type)
 {
 	auto_close int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 
 	if (own < 0 || setns(netns, CLONE_NEWNET) != 0)
 		return -1;
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), why = errno;
+	int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), why = errno;
 	if (setns(own, CLONE_NEWNET) != 0) {
 		/* Everything this thread did from here on would happen inside the sandbox. */
 		log_error("worker", "this thread does not come back from a sandbox's network: %s", strerror(errno));

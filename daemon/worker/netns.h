@@ -10,7 +10,7 @@
 /* The namespace of a process, -1 with errno. alive: a socket whose other end that process holds; the answer is only given when it still
  * does afterwards, so that a number which another process has got since names no other namespace. */
 int netns_open(pid_t pid, int alive);
-/* A non-blocking TCP socket in it, -1 with errno. This thread is in its own namespace again when it returns. */
-int netns_socket(int netns, int family);
+/* A non-blocking socket (SOCK_STREAM, SOCK_DGRAM) in it, -1 with errno. This thread is in its own namespace again when it returns. */
+int netns_socket(int netns, int family, int type);
 
 #endif

@@ -434,6 +434,7 @@ static int64_t maintain(struct worker *w)
 	struct error err = ERROR_INIT;
 	bool up = worker_probe(w, &err) == 0, connected = w->o.up->ops->connected(w->o.up), due;
 
+	network_maintain(w);
 	if (capacity_heartbeat(w, &err) != 0 && connected)
 		log_warn("worker", "heartbeat: %s", err.message);
 	if (up)
@@ -555,6 +556,7 @@ int worker_start(const struct worker_options *o, struct worker **ret, struct err
 		worker_stop(w);
 		return -1;
 	}
+	w->open_net = open_net_new(o->config, &w->node);
 	workspaces_probe_drop(w->spaces); /* of a daemon that was killed while probing */
 	w->pause_ms = maintain(w);
 	if (start_threads(w, err) != 0) {
@@ -591,6 +593,7 @@ void worker_stop(struct worker *w)
 	if (w->maintaining)
 		pthread_join(w->maintainer, NULL);
 	watch_free(w->watch);
+	open_net_free(w->open_net);
 	free_tasks(w->tasks);
 	idmap_done(&w->in_hand);
 	growth_forget(w, NULL);

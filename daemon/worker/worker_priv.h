@@ -5,6 +5,7 @@
 #include "daemon/config.h"
 #include "daemon/worker/idmap.h"
 #include "daemon/worker/initlink.h"
+#include "daemon/worker/open_net.h"
 #include "daemon/worker/watch.h"
 #include "daemon/worker/worker.h"
 #include "daemon/worker/workspace.h"
@@ -58,6 +59,10 @@ struct worker {
 	char engine[256];         /* name and version, or why it does not answer */
 	struct runtime_probe probe;
 	int64_t probed_ms, probe_pause_ms; /* the last time, and from then to the next where one is worth it */
+	struct open_net *open_net;
+	bool open_offered;
+	char open_reason[256];    /* what its probe saw, or why it is not offered */
+	int64_t open_probed_ms, closed_ms; /* when it was probed, and the controller's addresses were asked for */
 	int64_t disk_total;       /* bytes offered for workspaces */
 	int64_t reconciled_ms;
 	char reconcile_error[256];
@@ -125,9 +130,13 @@ struct secret_values;
 int secrets_fetch(struct worker *w, const struct sandbox *s, struct secret_values *ret, struct error *err);
 int secrets_deliver(struct worker *w, const struct sandbox *s, const char *user, struct error *err);
 
-/* network.c: gives a sandbox that is greeted its way out, when it has restricted egress; or only what it may reach, again. */
+/* network.c: gives a sandbox that is greeted its way out, when it has one; or only what it may reach, again. */
 int network_open(struct worker *w, const struct sandbox *s, struct error *err);
 void network_refresh(struct worker *w, const struct sandbox *s);
+/* The addresses of a controller elsewhere, by commas; six: also those of IPv6. Asks a resolver. */
+void network_controller(const struct daemon_config *c, bool six, struct buf *out);
+/* Now and then: the controller's addresses, the rules of open networks. On the maintainer's thread, and once before it starts. */
+void network_maintain(struct worker *w);
 void network_denied(void *ctx, const struct id *sandbox, const char *detail);
 
 /* capacity.c */
@@ -135,7 +144,7 @@ void network_denied(void *ctx, const struct id *sandbox, const char *detail);
 double capacity_pressure(const char **ret_what);
 int capacity_heartbeat(struct worker *w, struct error *err);
 /* Which networks are offered, and why the others are not. */
-void capacity_network(const struct worker *w, struct node_report *r);
+void capacity_network(struct worker *w, struct node_report *r);
 /* Computes what is offered of the disk, once the workspaces are known. */
 void capacity_measure(struct worker *w);
 

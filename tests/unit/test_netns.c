@@ -89,7 +89,7 @@ static void a_socket_is_in_the_other_namespace(void **state)
 	int here, netns = netns_open(c.pid, c.near);
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(listen_here(&here)) };
 	assert_true(netns >= 0);
-	int fd = netns_socket(netns, AF_INET);
+	int fd = netns_socket(netns, AF_INET, SOCK_STREAM);
 	assert_true(fd >= 0);
 	assert_true(own_namespace() == own);
 	/* What listens here is not there: that loopback is not even up. */

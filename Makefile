@@ -248,6 +248,9 @@ install-server: $(BUILD)/sandboxd $(BUILD)/sandbox-init $(BUILD)/sandbox-driver-
 	for f in man/*.8; do [ ! -f "$$f" ] || install -m 0644 "$$f" "$(DESTDIR)$(MANDIR)/man8/"; done
 	install -m 0755 installer/base-image installer/microvm-kernel "$(DESTDIR)$(SERVERDIR)/"
 	install -m 0644 installer/Caddyfile installer/logrotate installer/*.conf.example LICENSE "$(DESTDIR)$(SERVERDIR)/"
+	install -d "$(DESTDIR)$(SERVERDIR)/compose"
+	install -m 0644 installer/compose/compose.yaml installer/compose/Caddyfile installer/compose/Dockerfile "$(DESTDIR)$(SERVERDIR)/compose/"
+	install -m 0755 installer/compose/worker "$(DESTDIR)$(SERVERDIR)/compose/"
 	install -d "$(DESTDIR)$(UNITDIR)"
 	for u in installer/systemd/*.service; do sed "s|@BINDIR@|$(UNITBINDIR)|" "$$u" >"$(DESTDIR)$(UNITDIR)/$${u##*/}" && chmod 644 "$(DESTDIR)$(UNITDIR)/$${u##*/}" || exit 1; done
 

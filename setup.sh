@@ -48,7 +48,7 @@ RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
 MICROVM_PACKAGES="qemu-system-x86"
 TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 python3-pip-whl procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 nftables minisign wget dpkg-dev qemu-system-x86 openssh-server sudo csh systemd logrotate"
-FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user"
+FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user debootstrap docker-compose"
 
 parse_arguments() {
 	action=install prefix='' base=busybox use_docker=1 docker_group=0 dry_run=0 yes=0 microvm=0 purge=0

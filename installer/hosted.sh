@@ -351,9 +351,20 @@ try_programs() {
 		esac
 		die "$program does not run below $prefix: ${why:-it says "$said"}"
 	done
-	if have ldd && ldd "$1/libexec/sandbox/sandbox-remote-$version.so" 2>/dev/null | grep -q 'not found'; then
-		say "note: https servers need a library that is not here; as root: apt-get install libcurl4 ca-certificates"
-	fi
+}
+
+lacks_library() {
+	have ldd && ldd "$prefix/libexec/sandbox/$1-$version.so" 2>/dev/null | grep -q 'not found'
+}
+
+# Loaded when they are used, so nothing fails before.
+tell_libraries() {
+	what='' packages=''
+	if lacks_library sandbox-remote; then what=", https servers" packages=" libcurl4 ca-certificates"; fi
+	found=$(find /lib/*-linux-gnu /usr/lib/*-linux-gnu /lib64 /usr/lib64 /usr/local/lib -maxdepth 1 -name 'libsodium.so.2[36]*' 2>/dev/null | head -n 1)
+	if [ -z "$found" ]; then what="$what, stored tokens (sandbox login)" packages="$packages libsodium23"; fi
+	if lacks_library sandbox-ssh; then what="$what, workers over SSH (sandbox node add)" packages="$packages libssh2-1"; fi
+	[ -z "$what" ] || say "note: libraries are missing here for ${what#, }; as root: apt-get install$packages"
 }
 
 # --- putting in place -----------------------------------------------------------------------------------------------
@@ -530,6 +541,7 @@ do_install() {
 	[ "$skill" -eq 0 ] || give_skill
 	[ "$mcp" -eq 0 ] || register_mcp
 	say "sandbox $version is installed"
+	tell_libraries
 	path_hint
 	if [ "$server" -eq 1 ]; then say "next, for a server: $prefix/bin/sandboxd init --help"; else say "next: sandbox --help"; fi
 }

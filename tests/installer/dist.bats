@@ -57,6 +57,13 @@ teardown_file() {
 	[ "$("$W/tree/usr/bin/sandboxd" --version)" = "sandboxd $VERSION" ]
 	[ -x "$W/tree/usr/libexec/sandbox/sandbox-init-$VERSION" ]
 	[ -f "$W/tree/usr/share/bash-completion/completions/sandbox" ]
+	# Units of every role with the place of the programs filled in, examples, and what compose needs.
+	for f in "$TOP"/installer/systemd/*.service; do
+		grep -q '^ExecStart=/usr/bin/sandboxd' "$W/tree/usr/lib/systemd/system/${f##*/}"
+	done
+	for f in "$TOP"/installer/*.conf.example; do cmp "$f" "$W/tree/usr/share/sandbox/server/${f##*/}"; done
+	diff -r "$TOP/installer/compose" "$W/tree/usr/share/sandbox/server/compose"
+	for f in postinst prerm postrm; do sh -n "$W/control-sandboxd/$f"; done
 	if [ "$(id -u)" -eq 0 ]; then timeout 60 apt-get -s install ./*.deb | grep -q "^Inst sandboxd"; fi
 }
 

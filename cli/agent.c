@@ -7,15 +7,19 @@
 #include <string.h>
 
 const struct agent_profile agent_profiles[] = {
-	{ "codex", "OpenAI Codex", "codex", "sandbox-agent-codex:local", "https://github.com/openai/codex" },
-	{ "claude", "Claude Code", "claude", "sandbox-agent-claude:local", "https://github.com/anthropics/claude-code" },
-	{ "opencode", "OpenCode", "opencode", "sandbox-agent-opencode:local", "https://github.com/anomalyco/opencode" },
-	{ "pi", "Pi", "pi", "sandbox-agent-pi:local", "https://github.com/badlogic/pi-mono" },
-	{ "aider", "Aider", "aider", "paulgauthier/aider:latest", "https://github.com/Aider-AI/aider" },
-	{ "goose", "Goose", "goose", "ghcr.io/block/goose:latest", "https://github.com/block/goose" },
-	{ "commandcode", "CommandCode", "commandcode", NULL, "https://github.com/bas3line" },
+#define AGENT(...) { __VA_ARGS__ },
+#define NODE(node, npm)
+#include "cli/agents.def"
+#undef NODE
+#undef AGENT
 	{ .name = NULL },
 };
+
+#define AGENT(...)
+#define NODE(node, npm) const char agent_node_version[] = node, agent_npm_version[] = npm;
+#include "cli/agents.def"
+#undef NODE
+#undef AGENT
 
 const struct agent_profile *agent_find(const char *name, struct error *err)
 {
@@ -27,6 +31,22 @@ const struct agent_profile *agent_find(const char *name, struct error *err)
 	}
 	error_set(err, ERR_NOT_FOUND, "no agent profile '%.40s'; there are %s", name, buf_str(&known));
 	return NULL;
+}
+
+static void add_words(cJSON *j, const char *key, const char *words)
+{
+	auto_strv list = STRV_INIT;
+	agent_words(words, &list);
+	json_add_strv(j, key, &list);
+}
+
+void agent_words(const char *words, struct strv *out)
+{
+	for (const char *p = words; *p;) {
+		size_t n = strcspn(p, " ");
+		strv_take(out, xstrndup(p, n));
+		p += n + (p[n] == ' ');
+	}
 }
 
 cJSON *agents_json(void)
@@ -41,6 +61,10 @@ cJSON *agents_json(void)
 		cJSON_AddArrayToObject(j, "default_args");
 		cJSON_AddArrayToObject(j, "env_passthrough");
 		json_add_str(j, "homepage", p->homepage);
+		json_add_str(j, "package", p->package);
+		json_add_str(j, "version", p->version);
+		add_words(j, "egress", p->egress);
+		add_words(j, "secrets", p->secret);
 		cJSON_AddItemToArray(list, j);
 	}
 	return list;
@@ -65,11 +89,16 @@ int agent_spec(struct cli *cli, const struct agent_profile *p, const struct crea
 {
 	static const struct words no_start = { .len = 0 };
 	struct create_options mine = *o;
+	auto_strv rules = STRV_INIT;
 	cJSON *spec = NULL;
 	if (!mine.image)
 		mine.image = p->image;
-	if (!mine.image)
-		return error_set(err, ERR_INVALID, "the profile %s has no image of its own; give --image, one that has the program %s", p->name, p->program);
+	/* The user's come first: the first that matches decides. */
+	if (mine.network && strcmp(mine.network, "restricted") == 0) {
+		strv_copy(&rules, &o->allow);
+		agent_words(p->egress, &rules);
+		mine.allow = rules;
+	}
 	if (create_spec(cli, &mine, &no_start, &spec, err) != 0)
 		return -1;
 	json_add_str(spec, "agent", p->name);

@@ -6,17 +6,27 @@
 
 #include <cjson/cJSON.h>
 
+struct verb;
+extern const struct verb verb_agent_build; /* cmd/agent_build.c */
+
+/* The columns of agents.def. */
 struct agent_profile {
 	const char *name, *title, *program;
-	const char *image; /* NULL: one has to be given */
+	const char *package, *version; /* NULL: not on the npm registry */
+	const char *image;
 	const char *homepage;
+	const char *secret;
+	const char *egress; /* rules between blanks */
 };
 
 /* A NULL name ends it. */
 extern const struct agent_profile agent_profiles[];
+extern const char agent_node_version[], agent_npm_version[];
+/* Appends words between blanks. */
+void agent_words(const char *words, struct strv *out);
 /* ERR_NOT_FOUND names those there are. */
 const struct agent_profile *agent_find(const char *name, struct error *err);
-/* [{name, display_name, executable, default_image, default_args, env_passthrough, homepage}]; caller frees. */
+/* [{name, display_name, executable, default_image, default_args, env_passthrough, homepage, package, version, egress, secrets}]; caller frees. */
 cJSON *agents_json(void);
 
 #define AGENT_HOME "/workspace/.home"
@@ -26,7 +36,7 @@ cJSON *agents_json(void);
 	.cpu_millis = 2000, .memory_mib = 4096, .disk_mib = 4096, .pids = 512, .network = "restricted", .sensitivity = "confidential", \
 	.untrusted_repo = true, .generated_code = true, .needs_secrets = true, .wait_timeout_ms = 300 * 1000
 
-/* The spec of the API's JSON for p. *ret is the caller's. ERR_INVALID when the profile has no image and none was given. */
+/* The spec of the API's JSON for p, with network restricted also its rules behind o's. *ret is the caller's. ERR_INVALID. */
 int agent_spec(struct cli *cli, const struct agent_profile *p, const struct create_options *o, cJSON **ret, struct error *err);
 
 #endif

@@ -18,6 +18,7 @@ _sandbox_options() {
 	'collect') echo ' --output -o --base --max-size' ;;
 	'agent') echo '' ;;
 	'agent run') echo ' --image -i --name -n --ttl --network --upload --env -e --allow --secret --cpus -c --memory -m --disk --pids --sensitivity --untrusted-repo --no-untrusted-repo --needs-secrets --no-needs-secrets --wait-timeout' ;;
+	'agent build') echo ' --base --agent-version --tag -t' ;;
 	'agent list') echo '' ;;
 	'create') echo ' --image -i --name -n --cpus -c --memory -m --ttl --network --untrusted-repo --generated-code --env -e --wait --no-wait -w --explain --upload --env-file --disk --pids --label -l --tier --isolation --sensitivity --needs-secrets --allow --secret --writable-root --expose --idempotency-key --wait-timeout --wait-capacity' ;;
 	'list' | 'ls') echo ' --all -a --label -l' ;;
@@ -178,6 +179,9 @@ _sandbox_value() {
 	'agent run --pids') echo ':none' ;;
 	'agent run --sensitivity') echo 'public internal confidential restricted' ;;
 	'agent run --wait-timeout') echo ':none' ;;
+	'agent build --base') echo ':image' ;;
+	'agent build --agent-version') echo ':none' ;;
+	'agent build --tag' | 'agent build -t') echo ':none' ;;
 	'create --image' | 'create -i') echo ':image' ;;
 	'create --name' | 'create -n') echo ':none' ;;
 	'create --cpus' | 'create -c') echo ':none' ;;
@@ -292,6 +296,7 @@ _sandbox_what() {
 	'collect') echo 'sandbox' ;;
 	'agent') echo 'sub' ;;
 	'agent run') echo 'agent none*' ;;
+	'agent build') echo 'none' ;;
 	'agent list') echo '' ;;
 	'create') echo 'none*' ;;
 	'list' | 'ls') echo '' ;;
@@ -389,7 +394,7 @@ _sandbox_what() {
 
 _sandbox_subs() {
 	case $1 in
-	'agent') echo 'run list' ;;
+	'agent') echo 'run build list' ;;
 	'tunnel') echo 'create list secret delete' ;;
 	'network') echo 'log rules check set tenant' ;;
 	'operation' | 'op') echo 'list inspect cancel' ;;

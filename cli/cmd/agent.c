@@ -20,7 +20,7 @@
 static int run_list(struct cli *cli, void *opaque, struct error *err)
 {
 	auto_json *list = agents_json();
-	auto_table *t = table_new(4);
+	auto_table *t = table_new(5);
 	(void)opaque;
 	if (cli->json)
 		return out_json(cli, list, err);
@@ -31,7 +31,8 @@ static int run_list(struct cli *cli, void *opaque, struct error *err)
 		}
 		table_cell(t, p->name);
 		table_cell(t, p->title);
-		table_cell(t, p->image ? p->image : "(give --image)");
+		table_cell(t, p->version ? p->version : "-");
+		table_cell(t, p->image);
 		table_cell(t, p->homepage);
 	}
 	table_print(t);
@@ -64,7 +65,7 @@ static const struct option_row options[] = {
 	OPT_WORD(0, "network", struct options, create.network, "MODE", "deny|restricted|open", "deny, restricted (the default) or open"),
 	OPT_TEXT(0, "upload", struct options, upload, "DIR", "first copy the contents of DIR into /workspace"),
 	OPT_SECRETS('e', "env", struct options, create.env, "KEY[=VALUE]", "variable for every command inside, repeatable"),
-	OPT_LIST(0, "allow", struct options, create.allow, "RULE", "what network restricted may reach, such as NAME:443"),
+	OPT_LIST(0, "allow", struct options, create.allow, "RULE", "what else network restricted may reach"),
 	OPT_LIST(0, "secret", struct options, create.secrets, "NAME[=ENV]", "give commands a secret, as a variable or file"),
 	OPT_REST,
 	OPT_CALL('c', "cpus", struct options, create.cpu_millis, "N", create_parse_cpus, "CPU cores (default 2)"),
@@ -110,7 +111,9 @@ static int provide(struct cli *cli, const struct options *o, const struct agent_
 	if (strcmp(json_text(op, "state"), "succeeded") == 0)
 		return 0;
 	json_operation_error(op, err);
-	if (!o->create.image)
+	if (!o->create.image && p->package)
+		cli_hint(cli, "`sandbox agent build %s` makes its image; --image names another with the program %s in it", p->name, p->program);
+	else if (!o->create.image)
 		cli_hint(cli, "give --image: one that this server has or may pull, with the program %s in it", p->program);
 	return error_wrap(err, "the sandbox was not created");
 }
@@ -156,10 +159,12 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	if (rc == 0)
 		rc = changes_upload(cli, id, o->upload, err);
 	if (rc != 0) {
-		if (id)
+		if (id && !cli->hint)
 			cli_hint(cli, "`sandbox inspect %s` shows the sandbox, `sandbox delete %s` ends it", id, id);
 		return -1;
 	}
+	if (o->create.secrets.len == 0 && strcmp(o->create.network, "deny") != 0)
+		out_note(cli, "no secret was given; %s reads %s: `sandbox secret set %s`, then --secret %s", p->title, p->secret, p->secret, p->secret);
 	if (o->arguments.len) {
 		out_note(cli, "%s runs in sandbox %s, which stays until `sandbox delete %s` or its time is over", p->title, id, id);
 		return work(cli, o, p, id, err);
@@ -183,7 +188,7 @@ static const struct verb verb_agent_run = {
 	.run = run,
 };
 
-static const struct verb *const subverbs[] = { &verb_agent_run, &verb_agent_list, NULL };
+static const struct verb *const subverbs[] = { &verb_agent_run, &verb_agent_build, &verb_agent_list, NULL };
 
 const struct verb verb_agent = {
 	.name = "agent",
@@ -194,7 +199,9 @@ const struct verb verb_agent = {
 		  "which isolation is needed; under the strict policy that is a microVM, and where no node offers one, or the network mode, run is refused "
 		  "(no capacity) with each node's reason. Say otherwise only where it is true, as with --no-needs-secrets or --network deny.\n"
 		  "\n"
-		  "The profiles' images that end in :local are expected on the server; --image names another one.",
+		  "With network restricted the hosts that the agent itself needs are allowed, and what --allow adds; `sandbox agent list --json` shows them.\n"
+		  "\n"
+		  "The profiles' images that end in :local are made by `sandbox agent build`; --image names another one.",
 	.examples = examples,
 	.subverbs = subverbs,
 };

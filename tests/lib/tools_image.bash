@@ -54,6 +54,21 @@ import_root() {
 	rm -rf "$1"
 }
 
+# glibc_image NAME: busybox and the libraries that programs built elsewhere need, as a small Debian has them.
+glibc_image() {
+	local root lib
+	root=$(mktemp -d)
+	busybox_root "$root"
+	ln -s /bin/env "$root/usr/bin/env"
+	add_program "$root" "$(readlink -f "$(command -v node)")"
+	for lib in libpthread.so.0 libdl.so.2 librt.so.1 libatomic.so.1; do
+		lib=$(ldconfig -p | sed -n "s|.*$lib .*=> ||p" | head -n 1)
+		[ -z "$lib" ] || add_program "$root" "$lib"
+	done
+	rm "$root$(readlink -f "$(command -v node)")"
+	import_root "$root" "$1"
+}
+
 # python_image NAME: Python alone, as `python` too.
 python_image() {
 	local root

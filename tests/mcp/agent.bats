@@ -24,20 +24,26 @@ teardown_file() {
 
 # What a profile asks for, less what this machine cannot give.
 small() {
-	timeout 60 sandbox agent run codex --image "$AGENT_IMAGE" --network deny --no-needs-secrets --no-untrusted-repo --sensitivity internal \
-		--memory 256m --disk 64m --cpus 0.5 --pids 64 "$@"
+	small_of codex --image "$AGENT_IMAGE" "$@"
+}
+
+small_of() {
+	timeout 60 sandbox agent run "$1" --network deny --no-needs-secrets --no-untrusted-repo --sensitivity internal --memory 256m --disk 64m \
+		--cpus 0.5 --pids 64 "${@:2}"
 }
 
 @test "seven profiles are listed, the same over the command line and MCP" {
 	run -0 --separate-stderr sandbox --json agent list
 	[ "$(jq length <<<"$output")" = 7 ]
-	[ "$(jq -r '.[] | select(.default_image == null) | .name' <<<"$output")" = commandcode ]
+	jq -e 'all(.[]; (.default_image | length > 0) and (.secrets | length == 1) and (.egress | length > 0) and (.package == null) == (.version == null))' <<<"$output"
 	echo "$output" >"$BATS_TEST_TMPDIR/list"
 	run -0 --separate-stderr sandbox agent list -q
 	[ "$(tr '\n' ' ' <<<"$output")" = "codex claude opencode pi aider goose commandcode " ]
 	timeout 20 python3 - "$BATS_TEST_TMPDIR/list" <<'PY'
 from mcp import *
-check(Bridge().ok("sandbox_agent_list")["agents"] == json.load(open(sys.argv[1])))
+b, agents = Bridge(), json.load(open(sys.argv[1]))
+check(b.ok("sandbox_agent_list")["agents"] == agents)
+check(json.loads(b.request("resources/read", {"uri": "sandbox://agents"})["result"]["contents"][0]["text"]) == {"agents": agents})
 PY
 }
 
@@ -54,11 +60,15 @@ PY
 	[ -z "$output" ]
 }
 
-@test "unknown profiles, and one without an image, are said to be so" {
+@test "unknown profiles, and programs that npm does not have, are said to be so" {
 	run -125 --separate-stderr timeout 10 sandbox agent run nobody
 	[[ $stderr == *"codex, claude, opencode, pi, aider, goose, commandcode"* ]]
-	run -125 --separate-stderr timeout 10 sandbox agent run commandcode
-	[[ $stderr == *--image* ]]
+	run -3 --separate-stderr timeout 10 sandbox agent build nobody
+	run -2 --separate-stderr timeout 10 sandbox agent build aider
+	[[ $stderr == *"paulgauthier/aider"* ]]
+	run -125 --separate-stderr small_of codex --image nothing-of-this-name:local
+	run -125 --separate-stderr small_of codex
+	[[ $stderr == *"sandbox agent build codex"* ]]
 }
 
 @test "an agent runs with its arguments, its status comes back, the sandbox stays" {
@@ -79,4 +89,26 @@ PY
 	[[ $stderr == *"sandbox exec -t $id -w /workspace -- codex"* ]]
 	[ "$(sandbox exec "$id" -w /workspace -- codex --exit=0)" = "codex at /workspace, home /workspace/.home: --exit=0" ]
 	timeout 60 sandbox delete "$id"
+}
+
+@test "network restricted lets an agent reach its own hosts and what is added, nothing else" {
+	run -0 --separate-stderr small --name narrow --network restricted --allow '!chatgpt.com' --allow registry.npmjs.org
+	[[ $stderr == *"OPENAI_API_KEY"* ]]
+	run -0 --separate-stderr sandbox inspect narrow --json
+	jq -e '.spec.egress == ["!chatgpt.com", "registry.npmjs.org", "api.openai.com", "auth.openai.com", "chatgpt.com"]' <<<"$output"
+	timeout 60 sandbox delete narrow
+}
+
+@test "over MCP: a sandbox with a home, and the command to start the agent with" {
+	timeout 60 python3 - <<'PY'
+from mcp import *
+b = Bridge()
+made = b.ok("sandbox_agent_run", agent="codex", image=os.environ["AGENT_IMAGE"], network="deny", needs_secrets=False, untrusted_repo=False, name="over")
+argv = ["sh", "-c", 'test -d "$HOME" && exec "$@"', "sh", *made["agent_command"], "--exit=0", "a b"]
+op = b.ok("sandbox_exec", sandbox_id="over", argv=argv, cwd="/workspace")["operation"]
+check(op["output"]["stdout"] == "codex at /workspace, home /workspace/.home: --exit=0 a b\n", op)
+check(b.ok("sandbox_delete", sandbox_id="over")["operation"]["state"] == "succeeded")
+check(b.error("sandbox_agent_run", agent="codex", network="deny", allow=["a.test"])["code"] == "invalid_request")
+check(b.error("sandbox_agent_run", agent="codex", image=os.environ["AGENT_IMAGE"], needs_secrets=False, secrets=["no such"])["code"] == "invalid_request")
+PY
 }

@@ -101,12 +101,22 @@ void exec_end_from_init(struct exec *x, const struct tlv *fields)
 
 /* --- the record --- */
 
+/* What a shell would have exited with. */
+static int status_of_end(const struct spool_end *end)
+{
+	if (end->outcome != OUTCOME_NOT_STARTED)
+		return end->exit_code;
+	if (end->mux_error == MUX_ERR_NO_PROGRAM)
+		return 127;
+	return end->mux_error == MUX_ERR_NOT_EXECUTABLE || end->mux_error == MUX_ERR_TOO_LARGE ? 126 : 0;
+}
+
 static void fill_result(const struct exec *x, struct result *r)
 {
 	bool cut = x->end.truncated;
 
 	r->outcome = x->end.outcome;
-	r->exit_code = x->end.exit_code;
+	r->exit_code = status_of_end(&x->end);
 	r->signal = x->end.signal;
 	r->oom_killed = x->end.oom_killed;
 	if (x->spool) {

@@ -185,9 +185,10 @@ int result_exit_status(const struct result *r)
 		return 128 + r->signal;
 	case OUTCOME_TIMEOUT:
 		return 124;
+	case OUTCOME_NOT_STARTED:
+		return r->exit_code == 126 || r->exit_code == 127 ? r->exit_code : 125;
 	case OUTCOME_NONE:
 	case OUTCOME_LOST:
-	case OUTCOME_NOT_STARTED:
 	case OUTCOME_EXPIRED:
 	case OUTCOME_DELETED:
 	case OUTCOME_CANCELED:

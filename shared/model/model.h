@@ -113,7 +113,7 @@ struct capture {
 
 struct result {
 	enum outcome outcome;
-	int exit_code;    /* EXITED */
+	int exit_code;    /* EXITED; NOT_STARTED: 126 and 127 say that it was the program's fault */
 	int signal;       /* SIGNALED; TIMEOUT: the one that ended it */
 	bool oom_killed;
 	struct capture out;
@@ -124,7 +124,8 @@ struct result {
 void result_init(struct result *r);
 void result_done(struct result *r);
 void result_copy(struct result *dst, const struct result *src);
-/* The status of the shell convention: the code, 128+signal, 124 time-out, 125 for outcomes that say nothing about the command. */
+/* The status of the shell convention: the code, 128+signal, 124 time-out, 126 a program that cannot be run, 127 none of that
+ * name, 125 for outcomes that say nothing about the command. */
 int result_exit_status(const struct result *r);
 
 #define auto_result __attribute__((cleanup(result_done))) struct result

@@ -152,6 +152,15 @@ none_inside() {
 	while read -r want command; do
 		# shellcheck disable=SC2086
 		run "-$want" --separate-stderr timeout 10 sandbox exec "$ID" -- $command
+		# shellcheck disable=SC2086
+		run "-$want" --separate-stderr timeout 10 sandbox exec --json "$ID" -- $command
+		jq -e --argjson want "$want" '.output.exit_code == $want' <<<"$output"
+		# And where nobody waits: in the record that the API and agents read.
+		# shellcheck disable=SC2086
+		op=$(curl -sS --unix-socket "$SBX_DIR/d.sock" -d "$(jq -cn '{command: {argv: $ARGS.positional}}' --args -- $command)" "http://x/v1/sandboxes/$ID/exec" |
+			jq -r .operation.id)
+		timeout 30 sandbox wait "$op" >/dev/null 2>&1 || true
+		sandbox operation inspect "$op" --json | jq -e --argjson want "$want" '.output.exit_code == $want'
 	done <<-'END'
 		0 true
 		1 false

@@ -45,6 +45,16 @@ teardown() {
 	! grep -E 'O_CREAT' <<<"$output" | grep -vE '0600\)'
 }
 
+@test "a token and a key that others could read are closed when they are used" {
+	unset SANDBOX_TOKEN
+	$SB login --token-stdin <<<"$TOKEN"
+	find "$HOME" -type f -name 'https*' -exec chmod 644 {} +
+	find "$HOME" -type f -name token.key -exec chmod 664 {} +
+	run $SB list
+	[ "$status" -eq 8 ] || [ "$status" -eq 1 ]
+	[ "$(find "$HOME" -type f \( -name 'https*' -o -name token.key \) -printf '%m\n' | sort -u)" = 600 ]
+}
+
 @test "what is no token is refused, without repeating it" {
 	local t
 	for t in '' "$TOKEN with blanks" "$TOKEN"$'\n'"second" "$(head -c 5000 /dev/zero | tr '\0' x)"; do

@@ -18,6 +18,8 @@ lengths() {
 	id=$(sbx_create -- sh -c 'for n in 16384 16385 100000; do head -c $n /dev/zero | tr "\0" a; echo; done')
 	ready() { [ "$(timeout 10 sandbox logs "$id" | lengths)" = "16384 16385 100000 " ]; }
 	until_ok 10 ready
+	# One stamp a line, of 25 bytes with its blank, however long the line is.
+	[ "$(timeout 10 sandbox logs -t "$id" | lengths)" = "16409 16410 100025 " ]
 	timeout 60 sandbox delete "$id"
 }
 

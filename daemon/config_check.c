@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101, RULES_FILE_MAX = 256 * 1024 };
+enum { PEER_URL_MAX = 127, STRICT_THRESHOLD = 55, NEVER_THRESHOLD = 101, RULES_FILE_MAX = 256 * 1024 };
 
 static void set_str(char **to, char *take_text)
 {
@@ -265,6 +265,24 @@ static int check_open(const struct daemon_config *c, struct error *err)
 	return good ? 0 : error_set(err, ERR_INVALID, "worker.open_pool: '%.60s' is not one IPv4 network of /8 to /30", c->open_pool);
 }
 
+static int check_peers(const struct daemon_config *c, struct error *err)
+{
+	struct server_url u;
+	if (!*c->peers_url != !*c->peers_secret_file)
+		return error_set(err, ERR_INVALID, "peers.url and peers.secret_file go together");
+	if (!*c->peers_url)
+		return 0;
+	if (!*c->listen || strcmp(c->store_driver, "postgresql") != 0)
+		return error_set(err, ERR_INVALID, "peers.url is for controllers that listen and share a PostgreSQL");
+	if (strlen(c->peers_url) >= PEER_URL_MAX)
+		return error_set(err, ERR_INVALID, "peers.url is longer than %d bytes", PEER_URL_MAX);
+	if (server_url_parse(c->peers_url, &u, err) != 0)
+		return error_wrap(err, "peers.url");
+	bool plain = !u.tls && !u.loopback && !c->insecure_http;
+	server_url_done(&u);
+	return plain ? error_set(err, ERR_INVALID, "peers.url: plain http would show the secret; use https") : 0;
+}
+
 static int check_worker(const struct daemon_config *c, struct error *err)
 {
 	if (!tenant_valid(c->worker_name))
@@ -402,5 +420,5 @@ int daemon_config_check(const struct daemon_config *c, struct error *err)
 	if (check_paths(c, err) != 0 || check_store(c, err) != 0 || check_events(c, err) != 0 || check_listen(c, err) != 0 || check_proxies(c, err) != 0 || check_edge(c, err) != 0 || check_policy(c, err) != 0 ||
 	    check_egress(c, err) != 0)
 		return -1;
-	return check_registries(c->allowed_registries, err) != 0 || config_pools_check(c, err) != 0 ? -1 : check_worker(c, err);
+	return check_registries(c->allowed_registries, err) != 0 || config_pools_check(c, err) != 0 || check_peers(c, err) != 0 ? -1 : check_worker(c, err);
 }

@@ -14,6 +14,7 @@
 #include "daemon/egress/egress.h"
 #include "daemon/inbound.h"
 #include "daemon/link/link_server.h"
+#include "daemon/link/peers.h"
 #include "daemon/link/uplink.h"
 #include "daemon/process.h"
 #include "daemon/reaper.h"
@@ -57,6 +58,8 @@ struct daemon {
 	struct node_ports *ports;
 	struct gate *gate;
 	struct link_server *link_server;
+	char *peer_secret;
+	struct peers *peers;
 	struct reaper *reaper;
 	struct publisher *publisher;
 	struct credentials *credentials;
@@ -215,11 +218,17 @@ static int start_control(struct daemon *d, struct error *err)
 		.mail = d->links ? initlinks_mailbox(d->links) : d->mail,
 		.controller = d->controller,
 		.ports = d->ports,
-		.address = d->config.listen,
+		.address = *d->config.peers_url ? d->config.peers_url : d->config.listen,
 	};
 	d->gate = gate_new(o.loop, o.mail, d->controller, d->ports);
 	if (*d->config.listen)
 		d->link_server = link_server_new(&o);
+	struct peers_options p = { .config = &d->config, .loop = o.loop, .mail = o.mail, .controller = d->controller, .links = d->link_server };
+	if (peers_secret(&d->config, &d->peer_secret, err) != 0)
+		return -1;
+	p.secret = d->peer_secret;
+	if (p.secret && peers_start(&p, &d->peers, err) != 0)
+		return -1;
 	if (reaper_start(d->controller, &d->reaper, err) != 0)
 		return -1;
 	return publisher_start(d->controller, &d->config, &d->publisher, err);
@@ -238,6 +247,7 @@ static int start_api(struct daemon *d, struct error *err)
 		.nodes = d->ports,
 		.gate = d->gate,
 		.links = d->link_server,
+		.peers = d->peers,
 		.base = d->base,
 	};
 	bool tcp = *d->config.listen != '\0';
@@ -246,7 +256,7 @@ static int start_api(struct daemon *d, struct error *err)
 		o.link_ctx = d->uplink;
 	}
 	if (tcp) {
-		if (credentials_new(d->config.state_dir, d->controller, &d->credentials, err) != 0)
+		if (credentials_new(d->config.state_dir, d->controller, d->peer_secret, &d->credentials, err) != 0)
 			return -1;
 		o.token_caller = credentials_caller;
 		o.token_ctx = d->credentials;
@@ -297,12 +307,14 @@ static bool stop(struct daemon *d)
 	inbound_stop(d->inbound);
 	publisher_stop(d->publisher);
 	reaper_stop(d->reaper);
+	peers_stop(d->peers);
 	link_server_stop(d->link_server);
 	uplink_stop(d->uplink);
 	if (d->worker)
 		worker_stop(d->worker);
 	stop_loop(d);
 	gate_free(d->gate);
+	peers_free(d->peers);
 	link_server_free(d->link_server);
 	uplink_free(d->uplink);
 	if (d->execs)
@@ -325,6 +337,9 @@ static bool stop(struct daemon *d)
 	if (d->store)
 		store_close(d->store);
 	credentials_free(d->credentials);
+	if (d->peer_secret)
+		explicit_bzero(d->peer_secret, strlen(d->peer_secret));
+	free(d->peer_secret);
 	return true;
 }
 

@@ -15,6 +15,7 @@ struct daemon_config;
 struct event_base;
 struct gate;
 struct link_server;
+struct peers;
 struct node_ports;
 
 struct api_options {
@@ -23,6 +24,7 @@ struct api_options {
 	struct node_ports *nodes;
 	struct gate *gate;
 	struct link_server *links; /* NULL: takes no links */
+	struct peers *peers;       /* NULL: takes no other controllers' connections */
 	/* A worker's daemon: it answers about itself alone. How its link stands: true when it is up. */
 	bool (*link_state)(void *ctx, char *ret, size_t n);
 	void *link_ctx;

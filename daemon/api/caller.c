@@ -94,6 +94,10 @@ int caller_admit(const struct request *r, const struct route *route, struct erro
 		return 0;
 	if (is_node)
 		return error_set(err, ERR_FORBIDDEN, "the credential of a node opens its link and does nothing else");
+	if (route->class == CALLER_PEER && r->caller.peer)
+		return 0;
+	if (r->caller.peer)
+		return error_set(err, ERR_FORBIDDEN, "the secret of controllers opens their connection and does nothing else");
 	if (route->class != CALLER_OPERATOR)
 		return error_set(err, ERR_FORBIDDEN, "this call is for %s credentials", caller_class_text(route->class));
 	if (r->caller.role < route->role)

@@ -18,6 +18,8 @@ struct credentials {
 	struct admin_token *admin;
 	struct token_row bootstrap[BOOTSTRAP_MAX];
 	size_t n_bootstrap;
+	bool has_peer;
+	char peer_hash[TOKEN_HASH_LEN + 1];
 };
 
 /* ROLE or ROLE@TENANT */
@@ -73,10 +75,13 @@ static int take_environment(struct credentials *c, struct error *err)
 	return rc;
 }
 
-int credentials_new(const char *state_dir, struct controller *controller, struct credentials **ret, struct error *err)
+int credentials_new(const char *state_dir, struct controller *controller, const char *peer, struct credentials **ret, struct error *err)
 {
 	struct credentials *c = xcalloc(1, sizeof(*c));
 	c->controller = controller;
+	c->has_peer = peer != NULL;
+	if (peer)
+		token_hash(peer, c->peer_hash);
 	if (take_environment(c, err) != 0 || admin_token_load(state_dir, &c->admin, err) != 0) {
 		credentials_free(c);
 		return -1;
@@ -93,12 +98,28 @@ void credentials_free(struct credentials *c)
 	free(c);
 }
 
+static int peer_controller(const struct credentials *c, const char *token, struct caller *ret, struct error *err)
+{
+	char hash[TOKEN_HASH_LEN + 1];
+	token_hash(token, hash);
+	if (!c->has_peer || !token_hash_equal(c->peer_hash, hash))
+		return error_set(err, ERR_UNAUTHORIZED, "the secret of controllers is not the one of this controller (peers.secret_file)");
+	ret->role = ROLE_VIEWER;
+	ret->all_tenants = false;
+	ret->peer = true;
+	ret->tenant[0] = '\0';
+	snprintf(ret->who, sizeof(ret->who), "a controller");
+	return 0;
+}
+
 int credentials_caller(void *ctx, const char *token, const char *tenant, struct caller *ret, struct error *err)
 {
 	const struct credentials *c = ctx;
 	char hash[TOKEN_HASH_LEN + 1];
 	if (strncmp(token, NODE_SECRET_PREFIX, strlen(NODE_SECRET_PREFIX)) == 0)
 		return controller_node_caller(c->controller, token, ret, err);
+	if (strncmp(token, PEER_SECRET_PREFIX, strlen(PEER_SECRET_PREFIX)) == 0)
+		return peer_controller(c, token, ret, err);
 	if (admin_token_caller(c->admin, token, ret, NULL) == 0) {
 		struct token_row t = { .name = "admin", .role = ROLE_ADMIN, .tenants = "*" };
 		return token_caller(&t, tenant, ret, err);

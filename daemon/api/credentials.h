@@ -11,7 +11,8 @@
 
 struct credentials;
 
-int credentials_new(const char *state_dir, struct controller *c, struct credentials **ret, struct error *err);
+/* peer: what other controllers show; NULL: none do. Copied as a hash. */
+int credentials_new(const char *state_dir, struct controller *c, const char *peer, struct credentials **ret, struct error *err);
 void credentials_free(struct credentials *c); /* NULL is fine */
 /* For api_options.token_caller; ctx is the struct credentials. */
 int credentials_caller(void *ctx, const char *token, const char *tenant, struct caller *ret, struct error *err);

@@ -8,6 +8,7 @@
 #include "daemon/controller/fleet.h"
 #include "daemon/controller/identity.h"
 #include "daemon/link/link_server.h"
+#include "daemon/link/peers.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
 
@@ -221,6 +222,7 @@ int handle_node_join(struct request *r, struct answer *a, struct error *err)
 
 /* --- links --- */
 
+/* Both ends of it are workers or controllers. */
 static void on_link(void *cls, struct MHD_Connection *conn, void *ctx, const char *extra, size_t n, MHD_socket fd,
 		    struct MHD_UpgradeResponseHandle *urh)
 {
@@ -230,7 +232,9 @@ static void on_link(void *cls, struct MHD_Connection *conn, void *ctx, const cha
 	struct error err = ERROR_INIT;
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	int stream = own >= 0 ? bridge_open(r->api->bridges, own, extra, n, &err) : error_errno(&err, "duplicating a descriptor");
-	if (stream >= 0)
+	if (stream >= 0 && r->caller.peer)
+		peers_accept(r->api->o.peers, &r->caller, stream);
+	else if (stream >= 0)
 		link_server_accept(r->api->o.links, &r->caller, stream, NULL, 0);
 	else
 		log_error("api", "request=%s: no link: %s", r->caller.request_id, err.message);
@@ -244,6 +248,17 @@ int handle_link(struct request *r, struct answer *a, struct error *err)
 	if (!request_upgrades(r, "websocket"))
 		return error_set(err, ERR_INVALID, "a link is a WebSocket: send Connection: Upgrade and Upgrade: websocket");
 	struct audit_entry e = { .action = "link", .target = r->caller.node.text };
+	controller_audit(r->api->o.controller, &r->caller, &e);
+	return answer_websocket(r, a, on_link, err);
+}
+
+int handle_peer(struct request *r, struct answer *a, struct error *err)
+{
+	if (!r->api->o.peers)
+		return error_set(err, ERR_UNAVAILABLE, "this daemon knows no other controllers: peers.url is empty");
+	if (!request_upgrades(r, "websocket"))
+		return error_set(err, ERR_INVALID, "this connection is a WebSocket: send Connection: Upgrade and Upgrade: websocket");
+	struct audit_entry e = { .action = "peer", .target = r->caller.from };
 	controller_audit(r->api->o.controller, &r->caller, &e);
 	return answer_websocket(r, a, on_link, err);
 }

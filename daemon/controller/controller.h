@@ -19,6 +19,7 @@ struct daemon_config;
 /* Who asks, as established by the server. */
 struct caller {
 	enum role role;
+	bool peer;                       /* another controller of the same store: it opens its connection, and nothing else */
 	bool edge;                       /* the edge: it may dial what routes lead to, and nothing else */
 	char tenant[TENANT_MAX_LEN + 1]; /* the tenant they act in by default */
 	bool all_tenants;                /* admins */

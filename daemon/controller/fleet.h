@@ -70,7 +70,15 @@ int controller_link_open(struct controller *c, const struct link_opening *o, int
 /* ERR_CONFLICT: another link of the node came up, or the node was removed: nothing that comes over this one counts. */
 int controller_link_check(struct controller *c, const struct id *node, int64_t epoch, struct error *err);
 
-/* This controller no longer has a link of the node: what others write of it counts again. */
-void controller_link_closed(struct controller *c, const struct id *node);
+/* This controller no longer has a link of the node, which had this epoch: what others write of it counts again. */
+void controller_link_closed(struct controller *c, const struct id *node, int64_t epoch);
+
+/* --- controllers --- */
+
+#define PEER_SECRET_PREFIX "sbp_"
+
+/* Every node whose worker joined, and the address of the controller that has its link ("": none). */
+typedef void (*link_place_fn)(void *ctx, const struct id *node, const char *name, const char *controller);
+int controller_link_places(struct controller *c, link_place_fn fn, void *ctx, struct error *err);
 
 #endif

@@ -164,7 +164,30 @@ int controller_link_check(struct controller *c, const struct id *node, int64_t e
 	return 0;
 }
 
-void controller_link_closed(struct controller *c, const struct id *node)
+static int note_closed(struct controller *c, const struct id *node, int64_t epoch, struct error *err)
 {
+	auto_tx *tx = NULL;
+	if (store_begin(c->store, DB_WRITE, &tx, err) != 0 || store_node_unlink(tx, node, epoch, err) != 0)
+		return -1;
+	return db_commit(steal(&tx), err);
+}
+
+/* Other controllers look here for the way to a node. */
+void controller_link_closed(struct controller *c, const struct id *node, int64_t epoch)
+{
+	struct error err = ERROR_INIT;
 	nodes_let_go(c, node);
+	if (store_shared(c->store) && note_closed(c, node, epoch, &err) != 0)
+		log_debug("link", "that the link of node=%s is gone is not noted: %s", node->text, err.message);
+}
+
+int controller_link_places(struct controller *c, link_place_fn fn, void *ctx, struct error *err)
+{
+	auto_tx *tx = NULL;
+	struct node_place_list l = { .len = 0 };
+	int rc = store_begin(c->store, DB_READ, &tx, err) == 0 ? store_node_places(tx, &l, err) : -1;
+	for (size_t i = 0; rc == 0 && i < l.len; i++)
+		fn(ctx, &l.items[i].id, l.items[i].name, l.items[i].controller);
+	free(l.items);
+	return rc;
 }

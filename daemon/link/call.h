@@ -46,6 +46,8 @@ struct caller_link *caller_link_new(struct mailbox *mail);
 void caller_link_free(struct caller_link *l);
 /* Loop thread; NULL: the connection is gone (its calls fail as its streams are lost). */
 void caller_link_set(struct caller_link *l, struct mux *m);
+/* Loop thread: what is asked is for this node, and is passed on to it; NULL: for whoever is at the other end. Borrowed. */
+void caller_link_for(struct caller_link *l, const char *node);
 
 /* Any thread but the loop's. ERR_UNAVAILABLE: no connection, or it broke (whether the call had its effect is then unknown);
  * ERR_TIMEOUT; else what the other side answered. */

@@ -20,7 +20,8 @@ enum { PIECE = 64 * 1024, AHEAD_MAX = 1024 * 1024, CODE_MAX = 32 };
 
 struct caller_link {
 	struct mailbox *mail;
-	struct mux *m; /* loop thread */
+	struct mux *m;    /* loop thread, and what follows */
+	const char *node;
 };
 
 struct asking {
@@ -54,6 +55,11 @@ void caller_link_free(struct caller_link *l)
 void caller_link_set(struct caller_link *l, struct mux *m)
 {
 	l->m = m;
+}
+
+void caller_link_for(struct caller_link *l, const char *node)
+{
+	l->node = node;
 }
 
 static struct asking *asking_new(struct caller_link *l, const char *method, unsigned refs)
@@ -219,6 +225,7 @@ static void do_start(void *arg)
 	tlv_add_u64(&fields, MUX_F_KIND, MUX_KIND_CALL);
 	tlv_add_str(&fields, MUX_F_METHOD, a->method);
 	tlv_add_str(&fields, MUX_F_TEXT, a->argument);
+	tlv_add_str(&fields, MUX_F_NODE, a->link->node);
 	uint32_t id = mux_open(a->link->m, &fields, LIMIT_MUX_WINDOW, &err);
 	if (id == 0) {
 		end(a, &err);

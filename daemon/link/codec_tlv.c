@@ -170,6 +170,8 @@ void node_stream_to_tlv(const struct node_stream *s, struct tlv *out)
 	tlv_add_u64(out, MUX_F_KIND, s->kind);
 	tlv_add_str(out, MUX_F_SANDBOX, s->sandbox.text);
 	tlv_add_str(out, MUX_F_OWNER, s->owner);
+	if (s->node)
+		tlv_add_str(out, MUX_F_NODE, s->node->text);
 	if (s->kind == MUX_KIND_EXEC) {
 		add_command(s, out);
 	} else if (s->kind == MUX_KIND_RESUME || s->kind == MUX_KIND_ATTACH) {

@@ -31,7 +31,8 @@ struct remote_node {
 	struct caller_link *calls;
 	struct node_link *current; /* loop thread; NULL: no link */
 	bool ready;                /* loop thread: streams may be opened */
-	atomic_bool reachable;     /* the same for other threads */
+	struct mux *via_mux;       /* loop thread: the connection to the controller that has its link; NULL: none */
+	atomic_bool reachable;     /* one of the two ways is open; for other threads */
 	atomic_bool notified;      /* a word about work is on its way */
 };
 
@@ -47,6 +48,9 @@ struct link_server {
 
 void link_unref(struct node_link *l);
 /* The node's state, made when it is the first link. Any thread. */
+struct remote_node *remote_node_find(struct link_server *s, const struct id *node); /* NULL: there was none */
+/* Loop thread: the connection to another controller that has its link; NULL: none. */
+void remote_node_via(struct remote_node *n, struct mux *m);
 struct remote_node *remote_node_get(struct link_server *s, const struct id *node, const char *name);
 
 /* link_calls.c: answers what a worker asks. A call_handler; ctx is the struct node_link. */

@@ -65,7 +65,22 @@ struct remote_node *remote_node_get(struct link_server *s, const struct id *node
 	return n;
 }
 
-static struct remote_node *find_node(struct link_server *s, const struct id *node)
+/* Loop thread: the way to it changed. Its own link goes first. */
+static void choose_way(struct remote_node *n)
+{
+	bool direct = n->current != NULL;
+	caller_link_set(n->calls, direct ? muxconn_mux(n->current->conn) : n->via_mux);
+	caller_link_for(n->calls, direct ? NULL : n->port.id.text);
+	atomic_store(&n->reachable, direct ? n->ready : n->via_mux != NULL);
+}
+
+void remote_node_via(struct remote_node *n, struct mux *m)
+{
+	n->via_mux = m;
+	choose_way(n);
+}
+
+struct remote_node *remote_node_find(struct link_server *s, const struct id *node)
 {
 	pthread_mutex_lock(&s->lock);
 	struct remote_node *n = idmap_get(&s->nodes, node);
@@ -91,7 +106,7 @@ static void do_step(void *arg)
 	} else if (x->ready) {
 		bool before = n->ready;
 		n->ready = n->current == l;
-		atomic_store(&n->reachable, n->ready);
+		choose_way(n);
 		if (n->ready && !before)
 			log_info("link", "node=%s ready epoch=%lld from=%s", n->port.name, (long long)l->epoch, l->from);
 		remote_node_notify(n);
@@ -100,8 +115,7 @@ static void do_step(void *arg)
 			muxconn_close(n->current->conn, "a newer link of the node came up");
 		n->current = l;
 		n->ready = false;
-		atomic_store(&n->reachable, false);
-		caller_link_set(n->calls, muxconn_mux(l->conn));
+		choose_way(n);
 	}
 	link_unref(l);
 	free(x);
@@ -155,17 +169,16 @@ static void unlink_link(struct node_link *l)
 static void on_gone(void *ctx, struct muxconn *conn, const char *why)
 {
 	struct node_link *l = ctx;
-	struct remote_node *n = find_node(l->s, &l->node);
+	struct remote_node *n = remote_node_find(l->s, &l->node);
 	(void)conn;
 	log_warn("link", "%s: link gone: %s", l->who, why);
 	l->conn = NULL;
 	unlink_link(l);
 	if (n && n->current == l) {
-		caller_link_set(n->calls, NULL);
 		n->current = NULL;
 		n->ready = false;
-		atomic_store(&n->reachable, false);
-		controller_link_closed(l->s->o.controller, &l->node);
+		choose_way(n);
+		controller_link_closed(l->s->o.controller, &l->node, l->epoch);
 	}
 	link_unref(l);
 }

@@ -20,6 +20,7 @@ struct node_stream {
 	enum mux_kind kind;
 	struct id sandbox;
 	struct muxconn *conn;             /* the client's connection; NULL: no client */
+	const struct id *node;            /* through another controller: whose worker it is for; NULL: the one at the other end */
 	char owner[STREAM_OWNER_MAX + 1]; /* who may resume it: tenant and caller */
 	/* EXEC */
 	const struct exec_grant *grant;

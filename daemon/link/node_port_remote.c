@@ -45,9 +45,13 @@ static int reachable(struct node_port *p, struct error *err)
 static int open_stream(struct node_port *p, struct mux *client, uint32_t stream, const struct node_stream *what, struct error *err)
 {
 	struct remote_node *n = of(p);
-	if (!n->current || !n->ready)
+	struct node_stream there = *what;
+	if (n->current && n->ready)
+		return splice_open(muxconn_mux(n->current->conn), client, stream, what, err);
+	if (n->current || !n->via_mux)
 		return not_connected(n, err);
-	return splice_open(muxconn_mux(n->current->conn), client, stream, what, err);
+	there.node = &n->port.id;
+	return splice_open(n->via_mux, client, stream, &there, err);
 }
 
 struct detached {

@@ -9,7 +9,7 @@
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
-enum { TEXT_MAX = LIMIT_MUX_FRAME_MAX };
+enum { TEXT_MAX = LIMIT_MUX_FRAME_MAX, METHOD_MAX = 64 };
 
 struct flow {
 	struct ring ring;
@@ -27,7 +27,8 @@ struct side {
 
 struct splice {
 	struct side client, link;
-	struct muxconn *conn; /* the client's; NULL: none */
+	struct muxconn *conn; /* the client's; NULL: none, or another controller's */
+	bool via;             /* the link is another controller's connection */
 	enum mux_kind kind;
 	bool accepted;
 	uint64_t from[2];
@@ -204,11 +205,22 @@ static bool drained(const struct side *s)
 	return true;
 }
 
-/* The client comes back, and takes its streams up from the offsets it has. */
+/* Frees the splice. The client comes back, and takes its streams up from the offsets it has. Another controller, or a visitor, is told. */
 static void drop_client(struct splice *x, const char *why)
 {
-	if (x->conn)
+	auto_tlv lost = TLV_INIT;
+	if (x->conn) {
 		muxconn_close(x->conn, why);
+		if (x->client.stream.m)
+			mux_set_user(x->client.stream.m, x->client.stream.id, NULL);
+		x->client.stream.m = NULL;
+	}
+	tlv_add_u64(&lost, MUX_F_ERROR, MUX_ERR_LOST);
+	tlv_add_str(&lost, MUX_F_MESSAGE, why);
+	if (x->kind == MUX_KIND_CALL)
+		tlv_add_str(&lost, MUX_F_CODE, error_wire(ERR_UNAVAILABLE));
+	stream_close(&x->client.stream, &lost);
+	splice_free(x);
 }
 
 /* Gaps and times are told at their place among the bytes; when bytes wait here, the client is made to ask again. */
@@ -220,6 +232,9 @@ static void link_control(struct stream *s, const struct tlv *fields)
 	if (!x->client.stream.m)
 		return;
 	if (!drained(&x->client)) {
+		auto_tlv lost = TLV_INIT;
+		tlv_add_u64(&lost, MUX_F_ERROR, MUX_ERR_LOST);
+		stream_close(&x->link.stream, &lost);
 		drop_client(x, "bytes wait before what is told of them");
 		return;
 	}
@@ -251,13 +266,25 @@ static void end_fields(const struct tlv *fields, struct tlv *out)
 		copy_u64(fields, numbers[i], out);
 	if (why != MUX_ERR_NONE)
 		tlv_add_u64(out, MUX_F_ERROR, why <= MUX_ERR_IO ? why : MUX_ERR_REFUSED);
+	copy_text(fields, MUX_F_CODE, out); /* of calls alone */
 	copy_text(fields, MUX_F_MESSAGE, out);
+}
+
+/* Another controller lost the node's link in the middle. */
+static bool lost_there(const struct splice *x, const struct tlv *fields)
+{
+	bool resumable = x->kind == MUX_KIND_EXEC || x->kind == MUX_KIND_RESUME || x->kind == MUX_KIND_ATTACH;
+	return x->via && resumable && tlv_u64(fields, MUX_F_ERROR, MUX_ERR_NONE) == MUX_ERR_LOST && !tlv_has(fields, MUX_F_OUTCOME);
 }
 
 /* The node is done: the client gets all that came before. */
 static void link_closed(struct stream *s, const struct tlv *fields)
 {
 	struct splice *x = side_of(s)->splice;
+	if (lost_there(x, fields)) {
+		drop_client(x, "the other controller lost its link to the worker");
+		return;
+	}
 	if (!x->client.stream.m) {
 		splice_free(x);
 		return;
@@ -282,12 +309,7 @@ static void link_lost(struct stream *s, enum mux_error why)
 	(void)why;
 	if (x->client.closing) /* it has its end already, and only takes what waits */
 		return;
-	drop_client(x, "the link to the worker broke");
-	if (x->client.stream.m) {
-		mux_set_user(x->client.stream.m, x->client.stream.id, NULL);
-		x->client.stream.m = NULL;
-	}
-	splice_free(x);
+	drop_client(x, x->via ? "the connection to the other controller broke" : "the link to the worker broke");
 }
 
 /* A stream on a link that ends with LOST is taken as one whose connection broke: the command waits for its client. */
@@ -331,6 +353,14 @@ static void accept_at_once(struct splice *x, const struct node_stream *what)
 	mux_accept(x->client.stream.m, x->client.stream.id, &out, LIMIT_MUX_WINDOW);
 }
 
+static struct splice *splice_new(enum mux_kind kind)
+{
+	struct splice *x = xcalloc(1, sizeof(*x));
+	x->client.splice = x->link.splice = x;
+	x->kind = kind;
+	return x;
+}
+
 int splice_open(struct mux *link, struct mux *client, uint32_t stream, const struct node_stream *what, struct error *err)
 {
 	auto_tlv fields = TLV_INIT;
@@ -338,10 +368,9 @@ int splice_open(struct mux *link, struct mux *client, uint32_t stream, const str
 	uint32_t id = mux_open(link, &fields, LIMIT_MUX_WINDOW, err);
 	if (id == 0)
 		return -1;
-	struct splice *x = xcalloc(1, sizeof(*x));
-	x->client.splice = x->link.splice = x;
+	struct splice *x = splice_new(what->kind);
 	x->conn = what->conn;
-	x->kind = what->kind;
+	x->via = what->node != NULL;
 	x->from[0] = what->from[0];
 	x->from[1] = what->from[1];
 	stream_bind(&x->link.stream, &link_ops, link, id);
@@ -350,5 +379,23 @@ int splice_open(struct mux *link, struct mux *client, uint32_t stream, const str
 	stream_bind(&x->client.stream, &client_ops, client, stream);
 	if (what->kind == MUX_KIND_EXEC && !what->detached)
 		accept_at_once(x, what);
+	return 0;
+}
+
+int splice_call(struct mux *link, struct mux *client, uint32_t stream, const struct tlv *fields, struct error *err)
+{
+	auto_tlv out = TLV_INIT;
+	auto_free char *method = NULL, *argument = NULL;
+	if (tlv_str(fields, MUX_F_METHOD, METHOD_MAX, &method, err) != 0 || tlv_str(fields, MUX_F_TEXT, LIMIT_PATH_BYTES_MAX, &argument, err) != 0)
+		return -1;
+	tlv_add_u64(&out, MUX_F_KIND, MUX_KIND_CALL);
+	tlv_add_str(&out, MUX_F_METHOD, method);
+	tlv_add_str(&out, MUX_F_TEXT, argument);
+	uint32_t id = mux_open(link, &out, LIMIT_MUX_WINDOW, err);
+	if (id == 0)
+		return -1;
+	struct splice *x = splice_new(MUX_KIND_CALL);
+	stream_bind(&x->link.stream, &link_ops, link, id);
+	stream_bind(&x->client.stream, &client_ops, client, stream);
 	return 0;
 }

@@ -25,6 +25,18 @@ int store_node_by_credential(struct db_tx *tx, const char *hash, struct node_ide
 int store_node_join(struct db_tx *tx, const struct node_identity *n, int64_t now, struct error *err);
 int store_node_credentials(struct db_tx *tx, const struct id *node, const char *credential, const char *next, struct error *err);
 /* A link comes up: notes session, boot_id, version, link_controller of n, and counts its epoch up. */
+/* The link of this epoch is gone: nobody has it. */
+int store_node_unlink(struct db_tx *tx, const struct id *node, int64_t epoch, struct error *err);
+/* Where the links of all joined nodes are; the caller frees items. */
+struct node_place {
+	struct id id;
+	char name[NAME_MAX_LEN + 1], controller[LINK_TEXT_MAX + 1];
+};
+struct node_place_list {
+	struct node_place *items;
+	size_t len;
+};
+int store_node_places(struct db_tx *tx, struct node_place_list *ret, struct error *err);
 int store_node_link(struct db_tx *tx, const struct node_identity *n, int64_t now, struct error *err);
 int store_node_drain(struct db_tx *tx, const struct id *node, bool draining, struct error *err);
 int store_node_remove(struct db_tx *tx, const struct id *node, struct error *err);

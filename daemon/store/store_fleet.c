@@ -2,6 +2,7 @@
 #include "daemon/store/fleet.h"
 
 #include "daemon/store/internal.h"
+#include "shared/base/mem.h"
 
 static int one_identity(struct db_stmt *s, struct node_identity *ret, struct error *err)
 {
@@ -66,6 +67,34 @@ int store_node_link(struct db_tx *tx, const struct node_identity *n, int64_t now
 	db_bind_text(s, 5, n->link_controller);
 	db_bind_i64(s, 6, now);
 	return db_run(s, NULL, err);
+}
+
+int store_node_unlink(struct db_tx *tx, const struct id *node, int64_t epoch, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_NODE_UNLINK);
+	db_bind_text(s, 1, node->text);
+	db_bind_i64(s, 2, epoch);
+	return db_run(s, NULL, err);
+}
+
+int store_node_places(struct db_tx *tx, struct node_place_list *ret, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_NODE_PLACES);
+	struct node_place_list l = { .len = 0 };
+	int rc;
+	while ((rc = db_step(s, err)) == 1) {
+		if (l.len % 64 == 0)
+			l.items = xrealloc(l.items, l.len + 64, sizeof(*l.items));
+		struct node_place *p = &l.items[l.len++];
+		copy_text(p->id.text, sizeof(p->id.text), db_text(s, 0));
+		copy_text(p->name, sizeof(p->name), db_text(s, 1));
+		copy_text(p->controller, sizeof(p->controller), db_text(s, 2));
+	}
+	if (rc < 0)
+		free(l.items);
+	else
+		*ret = l;
+	return rc;
 }
 
 int store_node_drain(struct db_tx *tx, const struct id *node, bool draining, struct error *err)

@@ -133,7 +133,7 @@ static void mistakes_name_file_and_line(void **state)
 		const char *says;
 	} rows[] = {
 		{ "[daemon]\nnope = 1\n", 2, "unknown key 'nope' in section [daemon]" },
-		{ "[nope]\n", 1, "unknown section [nope] (there are: daemon, store, events, policy, egress, quota, worker, edge, pool NAME)" },
+		{ "[nope]\n", 1, "unknown section [nope] (there are: daemon, store, peers, events, policy, egress, quota, worker, edge, pool NAME)" },
 		{ "\n[nope]\nx = 1\n", 2, "unknown section" },
 		{ "role = all\n", 1, "before any [section]" },
 		{ "[daemon]\nrole\n", 2, "neither a [section] nor key = value" },

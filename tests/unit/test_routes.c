@@ -321,9 +321,10 @@ static int by_role(void *ctx, const char *token, const char *tenant, struct call
 {
 	(void)ctx;
 	(void)tenant;
+	ret->peer = strcmp(token, "peer") == 0;
 	if (strcmp(token, "node") == 0)
 		ret->node = id_new();
-	else if (role_parse(token, &ret->role) != 0)
+	else if (!ret->peer && role_parse(token, &ret->role) != 0)
 		return error_set(err, ERR_UNAUTHORIZED, "the token is not valid here");
 	snprintf(ret->tenant, sizeof(ret->tenant), "default");
 	snprintf(ret->who, sizeof(ret->who), "token %s", token);
@@ -436,9 +437,11 @@ static void every_row_wants_its_role(void **state)
 	for (size_t i = 0; i < routes_len; i++) {
 		const struct route *r = &routes[i];
 		auto_free char *path = example_path(r);
-		bool for_nodes = r->class == CALLER_NODE;
+		bool for_nodes = r->class == CALLER_NODE, special = for_nodes || r->class == CALLER_PEER;
 		struct request as = { .caller = { .role = r->role } }, node = { .caller = { .role = ROLE_VIEWER, .node = id_new() } };
-		assert_int_equal(caller_admit(&as, r, NULL), for_nodes ? -1 : 0);
+		struct request peer = { .caller = { .role = ROLE_VIEWER, .peer = true } };
+		assert_int_equal(caller_admit(&as, r, NULL), special ? -1 : 0);
+		assert_int_equal(caller_admit(&peer, r, NULL), r->class == CALLER_PEER || r->class == CALLER_PUBLIC ? 0 : -1);
 		assert_int_equal(caller_admit(&node, r, NULL), for_nodes || r->class == CALLER_PUBLIC ? 0 : -1);
 		if (r->class != CALLER_PUBLIC)
 			expect(*state, r->method, path, &(struct want){ .token = for_nodes ? "admin" : "node", .status = 403, .code = "forbidden" });
@@ -450,12 +453,17 @@ static void every_row_wants_its_role(void **state)
 	}
 }
 
+static const char *token_for(enum caller_class class)
+{
+	return class == CALLER_NODE ? "node" : class == CALLER_PEER ? "peer" : "admin";
+}
+
 static void every_row_bounds_its_body(void **state)
 {
 	for (size_t i = 0; i < routes_len; i++) {
 		auto_free char *path = example_path(&routes[i]);
 		auto_free char *length = xasprintf("Content-Type: application/json\r\nContent-Length: %zu\r\n", routes[i].body_max + 1);
-		expect(*state, routes[i].method, path, &(struct want){ .token = routes[i].class == CALLER_NODE ? "node" : "admin", .extra = length, .status = 413, .code = "too_large" });
+		expect(*state, routes[i].method, path, &(struct want){ .token = token_for(routes[i].class), .extra = length, .status = 413, .code = "too_large" });
 	}
 }
 

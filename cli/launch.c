@@ -3,6 +3,7 @@
 
 #include "cli/create.h"
 #include "cli/ending.h"
+#include "cli/installers.h"
 #include "cli/localio.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -160,13 +161,15 @@ static int print_operation(struct cli *cli, const struct stream_result *r, const
 	return status;
 }
 
-static void report(const struct launch *l, const struct stream_result *r)
+static void report(struct cli *cli, const struct launch *l, const struct stream_result *r)
 {
 	auto_free char *text = ending_text(r, l->options->timeout_ms);
 	if (text)
 		ending_say(text);
 	if (r->closed && r->error == MUX_ERR_NO_PROGRAM && l->no_program)
 		fprintf(stderr, "hint: %s\n", l->no_program);
+	if (r->closed && r->result.outcome == OUTCOME_EXITED && r->result.exit_code != 0 && installer_named(l->argv))
+		installer_hint(cli, l->sandbox);
 }
 
 static int write_status(const struct launch *l, const struct stream_result *r, const struct error *failure, struct error *err)
@@ -192,7 +195,7 @@ static int finish(struct cli *cli, const struct launch *l, const struct stream_r
 		auto_free char *text = ending_text(r, 0);
 		return error_set(err, ending_code(r->error), "%s", text);
 	}
-	report(l, r);
+	report(cli, l, r);
 	if (cli->json && r->operation[0] && print_operation(cli, r, &caps[0], &caps[1], err) != 0)
 		return -1;
 	return status;

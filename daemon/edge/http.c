@@ -278,10 +278,13 @@ static bool host_byte(unsigned char c)
 
 static bool port_valid(const char *p, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	unsigned port = 0;
+	for (size_t i = 0; i < n && i < 6; i++) {
 		if (p[i] < '0' || p[i] > '9')
 			return false;
-	return n <= 5;
+		port = port * 10 + (unsigned)(p[i] - '0');
+	}
+	return n <= 5 && port <= UINT16_MAX;
 }
 
 int request_host(const struct head *h, char *out, size_t out_size)

@@ -21,6 +21,7 @@ enum {
 	READER_MS = 5 * 60 * 1000,     /* a visitor who takes nothing */
 	HALF_CLOSED_MS = 5 * 60 * 1000,
 	LINGER_MS = 2 * 1000,
+	KEEPALIVE_S = 25,
 	AGAIN_MS = 100,
 };
 
@@ -295,6 +296,15 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	visitor_process(v);
 }
 
+/* A quiet WebSocket may stay for days; a peer that is gone without a word is noticed within two minutes. */
+static void keep_alive(int fd)
+{
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ KEEPALIVE_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ KEEPALIVE_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ 3 }, sizeof(int));
+}
+
 void visitor_new(struct edge *e, int take_fd, const char *peer, bool trusted)
 {
 	struct visitor *v = xcalloc(1, sizeof(*v));
@@ -304,7 +314,7 @@ void visitor_new(struct edge *e, int take_fd, const char *peer, bool trusted)
 	v->waiting = true;
 	snprintf(v->peer, sizeof(v->peer), "%s", peer);
 	setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-	setsockopt(take_fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+	keep_alive(take_fd);
 	v->read = event_new(e->base, take_fd, EV_READ | EV_PERSIST, on_readable, v);
 	v->write = event_new(e->base, take_fd, EV_WRITE, on_writable, v);
 	if (!v->read || !v->write)

@@ -41,6 +41,23 @@ says() {
 	inside test -f /tmp/sandboxdemo-1.0-py3-none-any.whl
 }
 
+@test "apt, where the root is writable; a read-only one is said to be the reason" {
+	[ -x /usr/bin/apt-get ] || skip "no apt on this machine"
+	local box
+	box=$(sandbox create -q --image "$TOOLS" --disk-mib 64 --memory-mib 256 --network restricted --allow apt.test:80 --writable-root)
+	run -0 timeout 100 sandbox exec "$box" -- sh -c 'apt-get -q update && cd /tmp && apt-get -q download demo && ls /tmp/demo_1.0_all.deb'
+	[ "${lines[-1]}" = /tmp/demo_1.0_all.deb ]
+	sandbox delete "$box" >/dev/null
+	box=$(sandbox create -q --image "$TOOLS" --disk-mib 64 --memory-mib 256 --network restricted --allow apt.test:80)
+	run --separate-stderr timeout 100 sandbox exec "$box" -- apt-get -q update
+	[ "$status" -ne 0 ]
+	[[ $stderr == *"Read-only file system"* ]]
+	[[ $stderr == *"--writable-root"* ]]
+	run --separate-stderr timeout 100 sandbox exec "$box" -- false
+	[ -z "$stderr" ]
+	sandbox delete "$box" >/dev/null
+}
+
 @test "what no rule allows is denied with the reason, in the log and as an event" {
 	run inside curl -sS -D - http://other.test/hello
 	[[ "$output" == *"403 Forbidden"*"X-Sandbox-Egress: denied"*"other.test:80 is not allowed: no rule of the sandbox's rules allows it (--allow other.test:80)"* ]]

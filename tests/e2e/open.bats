@@ -173,7 +173,7 @@ forbidden() {
 }
 
 @test "an invented source does not leave" {
-	local before after table node
+	local before table node
 	node=$(cat "$SBX_DIR/state/node-id")
 	table="sandbox_${node: -6}"
 	refused() {

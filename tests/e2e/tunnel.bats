@@ -16,6 +16,10 @@ setup_file() {
 	origin two 8080 two
 	until_ok 20 answers one
 	until_ok 20 answers two
+	# Takes its time; its test is the last but some.
+	{ raw drip one.localhost && echo ended; } >"$SBX_DIR/drip" 2>&1 3>&- 4>&- &
+	DRIP=$!
+	export DRIP
 }
 
 teardown_file() {
@@ -48,7 +52,7 @@ answers() {
 }
 
 raw() {
-	timeout 60 python3 "$TOP/tests/lib/edge_client.py" "$EDGE" "$@"
+	timeout 150 python3 "$TOP/tests/lib/edge_client.py" "$EDGE" "$@"
 }
 
 @test "an exposed port answers under its address, in the shape the original's clients read" {
@@ -114,6 +118,8 @@ raw() {
 
 @test "requests that two readers could read differently are refused" {
 	raw smuggling one.localhost
+	raw listed one.localhost 8080
+	raw long_line one.localhost
 }
 
 @test "each request of a connection goes where its own Host says" {
@@ -279,6 +285,11 @@ raw() {
 	answers two
 	echo >&"${WS[1]}"
 	wait "$WS_PID"
+}
+
+@test "who sends a head for ever is ended by the clock" {
+	until_ok 120 eval '! kill -0 "$DRIP" 2>/dev/null'
+	[ "$(cat "$SBX_DIR/drip")" = ended ]
 }
 
 @test "killed and started again: exactly the active tunnels answer" {

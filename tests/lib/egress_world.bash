@@ -3,6 +3,19 @@
 
 ORIGIN=127.77.0.1
 
+# A repository for apt with one package.
+make_deb() {
+	local deb=$W/deb
+	mkdir -p "$deb/DEBIAN" "$deb/usr/share/demo" "$WWW/debian"
+	echo from-apt >"$deb/usr/share/demo/text"
+	printf 'Package: demo\nVersion: 1.0\nArchitecture: all\nMaintainer: T <t@t>\nDescription: demo\n' >"$deb/DEBIAN/control"
+	dpkg-deb -Zgzip --root-owner-group -b "$deb" "$WWW/debian/demo.deb" >/dev/null
+	{
+		cat "$deb/DEBIAN/control"
+		printf 'Filename: ./demo.deb\nSize: %s\nSHA256: %s\n' "$(stat -c %s "$WWW/debian/demo.deb")" "$(sha256sum <"$WWW/debian/demo.deb" | cut -c1-64)"
+	} >"$WWW/debian/Packages"
+}
+
 # A package for npm, one for pip, a repository for git.
 make_content() {
 	mkdir -p "$WWW/demo" "$WWW/simple/sandboxdemo" "$W/npm/package"
@@ -20,6 +33,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
     z.writestr("sandboxdemo-1.0.dist-info/RECORD", "")
 PY
 	printf '<a href="sandboxdemo-1.0-py3-none-any.whl">sandboxdemo-1.0-py3-none-any.whl</a>' >"$WWW/simple/sandboxdemo/index.html"
+	make_deb
 	git init -q "$W/repo"
 	git -C "$W/repo" -c user.name=t -c user.email=t@t commit -q --allow-empty -m first
 	git clone -q --bare "$W/repo" "$WWW/repo.git"
@@ -47,7 +61,7 @@ egress_setup() {
 	start_origin
 	tools_image "$TOOLS" "$W/ca/ca.pem"
 	local hosts= name
-	for name in ok npm pypi git other www.deep; do hosts="$hosts,$name.test=$ORIGIN"; done
+	for name in ok npm pypi git other www.deep apt; do hosts="$hosts,$name.test=$ORIGIN"; done
 	sbx_start --set 'egress.rules=!forbidden.test:*,*:*' --set "egress.open_addresses=$ORIGIN/32" \
 		--set "egress.hosts=${hosts#,},private.test=10.9.8.7,meta.test=169.254.169.254,loop.test=127.0.0.1,mapped.test=::ffff:127.77.0.1,nat64.test=64:ff9b::a00:1,six.test=2002:7f4d:1::1,forbidden.test=$ORIGIN"
 	BOX=$(sandbox create -q --image "$TOOLS" --disk-mib 64 --memory-mib 512 --network restricted --allow '!bad.deep.test:*' --allow '*.deep.test:*' --allow ok.test:* \

@@ -40,6 +40,18 @@ add_npm() {
 	tar -C "$npm" --exclude=docs --exclude=man -cf - . | tar -C "$root/npm" -xf -
 }
 
+# apt-get as Debian has it, with nothing installed.
+add_apt() {
+	local root=$1
+	add_program "$root" /usr/bin/apt-get /usr/bin/dpkg /usr/lib/apt/methods/http /usr/lib/apt/methods/store /usr/lib/apt/methods/copy /usr/lib/apt/methods/file
+	mkdir -p "$root"/etc/apt/apt.conf.d "$root"/etc/apt/preferences.d "$root"/etc/apt/trusted.gpg.d "$root"/var/lib/apt/lists/partial "$root"/var/cache/apt/archives/partial \
+		"$root"/var/lib/dpkg/updates "$root"/var/log/apt "$root"/usr/share
+	cp -r /usr/share/dpkg "$root/usr/share/dpkg"
+	: >"$root/var/lib/dpkg/status"
+	echo 'deb [trusted=yes] http://apt.test/debian ./' >"$root/etc/apt/sources.list"
+	echo 'APT::Sandbox::User "root";' >"$root/etc/apt/apt.conf.d/root"
+}
+
 # busybox_root ROOT: a root file system with busybox under all its names.
 busybox_root() {
 	local root=$1 applet
@@ -91,6 +103,7 @@ tools_image() {
 	ln -s git-remote-http "$root$git/git-remote-https"
 	add_python "$root"
 	! command -v npm >/dev/null || add_npm "$root"
+	[ ! -x /usr/bin/apt-get ] || add_apt "$root"
 	if [ $# -gt 0 ]; then cp "$@" "$root/"; fi
 	import_root "$root" "$name"
 }

@@ -5,6 +5,7 @@
 #include "daemon/runtime/driver.h"
 
 #include "daemon/runtime/cgroup.h"
+#include "daemon/runtime/driver_answer.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
@@ -24,7 +25,6 @@
 
 enum {
 	STDERR_KEPT = 1024,
-	TEXT_SHOWN = 400,
 	TICK_MS = 10,
 	DRAIN_MS = 300, /* after its end, while something else may hold its output open */
 	GROUP_PIDS = 8192,
@@ -273,54 +273,6 @@ static int converse(const struct driver_call *c, struct child *k, struct talk *t
 	}
 }
 
-/* Foreign text for one line of ours. */
-static char *shown(const char *p, size_t n)
-{
-	char out[4 * TEXT_SHOWN + 1];
-
-	while (n > 0 && (p[n - 1] == '\n' || p[n - 1] == ' '))
-		n--;
-	return xstrdup(text_escape(p, n > TEXT_SHOWN ? TEXT_SHOWN : n, out, sizeof(out)));
-}
-
-static int read_answer(const struct driver_call *c, const struct talk *t, cJSON **ret_result, struct error *err)
-{
-	auto_json *j = NULL;
-	const cJSON *success, *text, *version;
-	struct error local = ERROR_INIT;
-
-	if (!WIFEXITED(t->status) || WEXITSTATUS(t->status) != 0) {
-		auto_free char *said = shown(t->err.data ? (const char *)t->err.data : "", t->err.len);
-
-		return error_set(err, ERR_UNAVAILABLE, "the driver's %s ended with %s %d%s%s", c->action, WIFEXITED(t->status) ? "status" : "signal",
-		                 WIFEXITED(t->status) ? WEXITSTATUS(t->status) : WTERMSIG(t->status), *said ? ": " : "", said);
-	}
-	if (json_parse((const char *)t->out.data, t->out.len, &j, &local) != 0 || !cJSON_IsObject(j))
-		return error_set(err, ERR_PROTOCOL, "the driver's answer to %s is no JSON object%s%.200s", c->action, local.code ? ": " : "", local.message);
-	version = cJSON_GetObjectItemCaseSensitive(j, "protocol_version");
-	if (version && (!cJSON_IsString(version) || strcmp(version->valuestring, DRIVER_PROTOCOL) != 0))
-		return error_set(err, ERR_PROTOCOL, "the driver speaks another protocol than " DRIVER_PROTOCOL);
-	success = cJSON_GetObjectItemCaseSensitive(j, "success");
-	if (!cJSON_IsBool(success))
-		return error_set(err, ERR_PROTOCOL, "the driver's answer to %s has no success", c->action);
-	if (cJSON_IsFalse(success)) {
-		text = cJSON_GetObjectItemCaseSensitive(j, "error");
-		auto_free char *said = cJSON_IsString(text) ? shown(text->valuestring, strlen(text->valuestring)) : xstrdup("no reason given");
-
-		return error_set(err, ERR_UNAVAILABLE, "the driver refused %s: %s", c->action, said);
-	}
-	cJSON *result = cJSON_DetachItemFromObjectCaseSensitive(j, "result");
-	if (!cJSON_IsObject(result)) {
-		cJSON_Delete(result);
-		return error_set(err, ERR_PROTOCOL, "the driver's answer to %s has no result object", c->action);
-	}
-	if (ret_result)
-		*ret_result = result;
-	else
-		cJSON_Delete(result);
-	return 0;
-}
-
 /* What the call left: ended, unless it is the sandbox's now. */
 static void clean_up(const struct driver_call *c, struct child *k, const struct talk *t, bool failed)
 {
@@ -352,7 +304,7 @@ int driver_call(const struct driver_call *c, cJSON **ret_result, struct error *e
 		return -1;
 	rc = converse(c, &k, &t, err);
 	if (rc == 0)
-		rc = read_answer(c, &t, ret_result, err);
+		rc = driver_answer(&(struct driver_said){ .action = c->action, .status = t.status, .out = &t.out, .err = &t.err }, ret_result, err);
 	clean_up(c, &k, &t, rc != 0);
 	buf_done(&t.out);
 	buf_done(&t.err);

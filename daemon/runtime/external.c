@@ -7,6 +7,7 @@
 #include "daemon/runtime/cgroup.h"
 #include "daemon/runtime/docker.h"
 #include "daemon/runtime/driver.h"
+#include "daemon/runtime/driver_answer.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
@@ -24,22 +25,13 @@
 
 enum { RECORD_MAX = 16 * 1024, WORD_MAX = 64, GONE_POLL_US = 2000, GONE_TRIES = 1000 };
 
-/* What the driver said of itself. */
-struct abilities {
-	bool tiers[TIER_COUNT];
-	bool init;          /* it starts sandbox-init inside */
-	bool engine_images; /* it wants images resolved by the engine */
-	bool inspect, kill, stats, prepare, deadline;
-	bool development;   /* it says that it is not meant for production */
-};
-
 struct external {
 	struct runtime rt;
 	char *driver, *dir, *self;
 	struct id node;
 	bool development;     /* such tiers are wanted */
 	pthread_mutex_t lock; /* guards can */
-	struct abilities can;
+	struct driver_abilities can;
 };
 
 /* pid: of the stand-in, 0 until started. */
@@ -53,9 +45,9 @@ static struct external *external_of(struct runtime *rt)
 	return container_of(rt, struct external, rt);
 }
 
-static struct abilities abilities_of(struct external *x)
+static struct driver_abilities abilities_of(struct external *x)
 {
-	struct abilities can;
+	struct driver_abilities can;
 
 	pthread_mutex_lock(&x->lock);
 	can = x->can;
@@ -132,43 +124,6 @@ static int call(struct external *x, const char *action, const struct id *sandbox
 	return driver_call(&c, ret, err);
 }
 
-static bool lists(const cJSON *result, const char *key, const char *word)
-{
-	const cJSON *item, *array = cJSON_GetObjectItemCaseSensitive(result, key);
-
-	cJSON_ArrayForEach(item, array)
-		if (cJSON_IsString(item) && strcmp(item->valuestring, word) == 0)
-			return true;
-	return false;
-}
-
-static bool is_word(const cJSON *result, const char *key, const char *word)
-{
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(result, key);
-
-	return cJSON_IsString(v) && strcmp(v->valuestring, word) == 0;
-}
-
-static int read_abilities(const cJSON *result, struct abilities *ret, struct error *err)
-{
-	struct abilities can = { .init = is_word(result, "commands", "init"), .engine_images = is_word(result, "images", "engine") };
-
-	can.inspect = lists(result, "actions", "inspect");
-	can.kill = lists(result, "actions", "kill");
-	can.stats = lists(result, "actions", "stats");
-	can.prepare = lists(result, "actions", "prepare");
-	can.deadline = lists(result, "actions", "deadline");
-	can.development = cJSON_IsString(cJSON_GetObjectItemCaseSensitive(result, "development"));
-	for (int t = 0; t < TIER_COUNT; t++)
-		can.tiers[t] = lists(result, "tiers", tier_text((enum tier)t));
-	if (!cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(result, "tiers")))
-		return error_set(err, ERR_PROTOCOL, "the driver's probe names no tiers");
-	if (can.init && !can.inspect)
-		return error_set(err, ERR_PROTOCOL, "the driver starts sandbox-init itself but has no action inspect");
-	*ret = can;
-	return 0;
-}
-
 static void describe(const struct external *x, const cJSON *result, char *ret, size_t n)
 {
 	const cJSON *name = cJSON_GetObjectItemCaseSensitive(result, "name"), *version = cJSON_GetObjectItemCaseSensitive(result, "version");
@@ -177,7 +132,7 @@ static void describe(const struct external *x, const cJSON *result, char *ret, s
 	         cJSON_IsString(version) ? version->valuestring : "", x->driver);
 }
 
-static void offer(const struct external *x, const struct abilities *can, const cJSON *result, enum tier t, struct tier_offer *ret)
+static void offer(const struct external *x, const struct driver_abilities *can, const cJSON *result, enum tier t, struct tier_offer *ret)
 {
 	const cJSON *why = cJSON_GetObjectItemCaseSensitive(result, "development");
 	char text[128];
@@ -202,12 +157,12 @@ static int probe(struct runtime *rt, struct runtime_probe *p, struct error *err)
 	struct external *x = external_of(rt);
 	struct id id = id_new();
 	auto_json *result = NULL;
-	struct abilities can = { .init = false };
+	struct driver_abilities can = { .init = false };
 	int rc = call(x, "probe", &id, NULL, DRIVER_PROBE_MS, &result, err);
 
 	cgroup_remove(&x->node, &id, NULL);
 	if (rc == 0)
-		rc = read_abilities(result, &can, err);
+		rc = driver_abilities(result, &can, err);
 	pthread_mutex_lock(&x->lock);
 	x->can = can;
 	pthread_mutex_unlock(&x->lock);
@@ -243,7 +198,7 @@ static cJSON *create_payload(const struct runtime_create *req, bool init)
 	return j;
 }
 
-static int prepare(struct external *x, const struct abilities *can, const struct runtime_create *req, struct error *err)
+static int prepare(struct external *x, const struct driver_abilities *can, const struct runtime_create *req, struct error *err)
 {
 	cJSON *j;
 
@@ -257,7 +212,7 @@ static int prepare(struct external *x, const struct abilities *can, const struct
 static int create(struct runtime *rt, const struct runtime_create *req, struct error *err)
 {
 	struct external *x = external_of(rt);
-	struct abilities can = abilities_of(x);
+	struct driver_abilities can = abilities_of(x);
 	struct record r = { .deadline_us = req->deadline_us };
 	struct error local = ERROR_INIT;
 
@@ -275,29 +230,14 @@ static int create(struct runtime *rt, const struct runtime_create *req, struct e
 static int ask_state(struct external *x, const struct id *sandbox, struct runtime_status *ret, struct error *err)
 {
 	auto_json *j = NULL;
-	struct runtime_status s = { .state = RUNTIME_EXITED };
-	const cJSON *pid, *code;
 
 	if (call(x, "inspect", sandbox, NULL, DRIVER_ASK_MS, &j, err) != 0)
 		return -1;
-	pid = cJSON_GetObjectItemCaseSensitive(j, "pid");
-	code = cJSON_GetObjectItemCaseSensitive(j, "exit_code");
-	s.oom_killed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "oom_killed"));
-	s.exit_code = cJSON_IsNumber(code) ? (int)code->valuedouble : 0;
-	if (is_word(j, "state", "running"))
-		s.state = RUNTIME_RUNNING;
-	else if (is_word(j, "state", "absent"))
-		s.state = RUNTIME_ABSENT;
-	else if (!is_word(j, "state", "exited"))
-		return error_set(err, ERR_PROTOCOL, "the driver's inspect answers no known state");
-	if (s.state == RUNTIME_RUNNING && cJSON_IsNumber(pid) && pid->valuedouble >= 2 && pid->valuedouble < INT_MAX)
-		s.pid = (pid_t)pid->valuedouble;
-	*ret = s;
-	return 0;
+	return driver_state(j, ret, err);
 }
 
 /* The stand-in lives as long as the sandbox; a driver that can be asked is asked too. */
-static int state_of(struct external *x, const struct abilities *can, const struct id *sandbox, const struct record *r, struct runtime_status *ret,
+static int state_of(struct external *x, const struct driver_abilities *can, const struct id *sandbox, const struct record *r, struct runtime_status *ret,
                     struct error *err)
 {
 	struct runtime_status s = { .state = RUNTIME_CREATED };
@@ -318,7 +258,7 @@ static int state_of(struct external *x, const struct abilities *can, const struc
 static int inspect(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err)
 {
 	struct external *x = external_of(rt);
-	struct abilities can = abilities_of(x);
+	struct driver_abilities can = abilities_of(x);
 	struct record r;
 
 	if (record_read(x, sandbox, &r))
@@ -343,7 +283,7 @@ static int spawn_stand_in(struct external *x, const struct id *sandbox, const st
 static int start(struct runtime *rt, const struct id *sandbox, struct runtime_status *ret, struct error *err)
 {
 	struct external *x = external_of(rt);
-	struct abilities can = abilities_of(x);
+	struct driver_abilities can = abilities_of(x);
 	struct record r;
 	pid_t pid;
 
@@ -432,13 +372,6 @@ static int list_owned(struct runtime *rt, struct owned_list *ret, struct error *
 	return 0;
 }
 
-static uint64_t count_of(const cJSON *j, const char *key)
-{
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(j, key);
-
-	return cJSON_IsNumber(v) && v->valuedouble > 0 && v->valuedouble < 9e15 ? (uint64_t)v->valuedouble : 0;
-}
-
 static int stats(struct runtime *rt, const struct id *sandbox, struct runtime_stats *ret, struct error *err)
 {
 	struct external *x = external_of(rt);
@@ -448,13 +381,7 @@ static int stats(struct runtime *rt, const struct id *sandbox, struct runtime_st
 		return error_set(err, ERR_UNAVAILABLE, "the sandbox's runtime driver measures nothing");
 	if (call(x, "stats", sandbox, NULL, DRIVER_ASK_MS, &j, err) != 0)
 		return -1;
-	*ret = (struct runtime_stats){
-		.cpu_us = count_of(j, "cpu_us"),
-		.memory_bytes = count_of(j, "memory_bytes"),
-		.memory_limit_bytes = count_of(j, "memory_limit_bytes"),
-		.pids = count_of(j, "pids"),
-		.pids_limit = count_of(j, "pids_limit"),
-	};
+	driver_stats(j, ret);
 	return 0;
 }
 

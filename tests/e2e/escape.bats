@@ -2,16 +2,20 @@
 # What hostile code inside a container sandbox tries first, and what it gets.
 
 load ../lib/helpers.bash
+load ../lib/tiers.bash
+load ../lib/escapes.bash
 
 setup_file() {
 	need_engine
 	sbx_start
-	BOX=$(sbx_create)
+	escapes_setup
+	BOX=$(hostile_box)
 	ROOTBOX=$(sbx_create --writable-root)
 	export BOX ROOTBOX
 }
 
 teardown_file() {
+	escapes_teardown
 	sbx_stop
 }
 
@@ -91,4 +95,77 @@ in_box() {
 	run -0 in_box "$BOX" -- sh -c 'grep " /workspace " /proc/mounts'
 	[[ "$output" == *nosuid* ]]
 	[[ "$output" == *nodev* ]]
+}
+
+@test "mounts, roots and the file system's handles by system call: refused" {
+	trial "$BOX" mount
+}
+
+@test "file handles past the mounts: refused" {
+	trial "$BOX" handles
+}
+
+@test "joining or leaving name spaces: refused" {
+	trial "$BOX" namespaces
+}
+
+@test "a user name space: refused, since the kernel is the host's" {
+	trial "$BOX" userns
+}
+
+@test "tracing and reading process 1: refused" {
+	trial "$BOX" ptrace
+}
+
+@test "the kernel's keyrings: refused" {
+	trial "$BOX" keyrings
+}
+
+@test "modules, kexec, bpf, perf, clocks, swap: refused" {
+	trial "$BOX" kernel
+}
+
+@test "device nodes, made or found: refused" {
+	trial "$BOX" devices
+}
+
+@test "files of /proc and /sys that change the host: refused" {
+	trial "$BOX" proc
+}
+
+@test "the host's abstract sockets, raw packets: refused" {
+	trial "$BOX" abstract
+}
+
+@test "taking capabilities and other users' names: refused" {
+	trial "$BOX" capabilities
+}
+
+@test "a link in a sandbox leads to the sandbox's own files, also while it changes" {
+	echo "of the host" >"$SBX_DIR/sentinel"
+	in_box "$BOX" -- ln -sfn "$SBX_DIR" /workspace/dir
+	in_box "$BOX" -- ln -sfn "$SBX_DIR/sentinel" /workspace/file
+	run ! timeout 30 sandbox cp "$BOX:/workspace/dir/sentinel" "$BATS_TEST_TMPDIR/a"
+	timeout 30 sandbox cp "$BOX:/workspace/file" "$BATS_TEST_TMPDIR/b" || true
+	run ! timeout 30 sandbox cp /etc/hostname "$BOX:/workspace/dir/planted"
+	timeout 60 sandbox exec --detach "$BOX" -- sh -c "cd /workspace; mkdir -p real; end=\$((\$(date +%s) + 6)); while [ \$(date +%s) -lt \$end ]; do ln -sfn $SBX_DIR swap; rm -f swap; mkdir swap; rmdir swap; done" >/dev/null
+	for _ in 1 2 3 4 5 6 7 8; do
+		timeout 30 sandbox cp "$BOX:/workspace/swap" "$BATS_TEST_TMPDIR/swapped" 2>/dev/null || true
+		timeout 30 sandbox cp /etc/hostname "$BOX:/workspace/swap/planted" 2>/dev/null || true
+	done
+	[ ! -e "$SBX_DIR/planted" ]
+	run ! grep -rs "of the host" "$BATS_TEST_TMPDIR/a" "$BATS_TEST_TMPDIR/b" "$BATS_TEST_TMPDIR/swapped"
+}
+
+@test "names from inside neither steer a terminal nor forge a line of the log" {
+	local esc=$'\033]0;owned\007' forged=$'x\n2026-01-01T00:00:00.000000Z error forged line'
+	in_box --detach "$BOX" -- sh -c 'sleep 60; true' "$esc" >/dev/null
+	in_box "$BOX" -- "$forged" || true
+	run -0 timeout 20 sandbox ps "$BOX"
+	[[ $output == *owned* ]]
+	[[ $output != *$'\033'* ]]
+	run -0 timeout 20 sandbox operation list
+	[[ $output != *$'\033'* ]]
+	! grep -q '^2026-01-01T00:00:00.000000Z error forged' "$SBX_DIR/log"
+	! grep -q $'\033' "$SBX_DIR/log"
 }

@@ -4,15 +4,22 @@
 
 load ../lib/helpers.bash
 load ../lib/tiers.bash
+load ../lib/escapes.bash
 
 TIERS="container gvisor"
 
 setup_file() {
 	need_engine
-	tiers_start --set worker.gvisor_runtime=runsc
+	# shellcheck disable=SC2086
+	tiers_start --set worker.gvisor_runtime=runsc $ORIGIN_SETTINGS
+	escapes_setup
+	origin_start
+	trials_give
 }
 
 teardown_file() {
+	escapes_teardown
+	origin_stop
 	sbx_stop
 }
 
@@ -73,8 +80,48 @@ teardown_file() {
 	on_each_tier out_of_memory
 }
 
-@test "a fork bomb ends in its own sandbox, and the delete is bounded" {
+@test "a fork bomb that is deaf to signals ends in its own sandbox, and the delete is bounded" {
 	on_each_tier fork_bomb
+}
+
+@test "mounts and roots by system call: refused" {
+	on_each_tier refused mount
+}
+
+@test "file handles past the mounts: refused" {
+	on_each_tier refused handles
+}
+
+@test "the host's abstract sockets, raw packets: refused" {
+	on_each_tier refused abstract
+}
+
+@test "taking capabilities and other users' names: refused" {
+	on_each_tier refused capabilities
+}
+
+@test "files of /proc and /sys that change the host: refused" {
+	on_each_tier refused proc
+}
+
+@test "what a kernel of its own allows reaches nothing of the host" {
+	on_each_tier own_kernel namespaces userns ptrace keyrings kernel devices
+}
+
+@test "restricted egress leads where it may, and nowhere else" {
+	on_each_tier restricted
+}
+
+@test "a warm pool of the tier hands out what was asked for" {
+	on_each_tier claimed
+}
+
+@test "signals to process 1 from root inside harm nobody else" {
+	on_each_tier signals_to_init
+}
+
+@test "a sandbox that writes everything full is used and ended as ever" {
+	on_each_tier full_disks
 }
 
 @test "delete while busy leaves nothing" {
@@ -89,7 +136,7 @@ teardown_file() {
 	on_each_tier frozen
 }
 
-@test "a flood of connections to the socket does no harm" {
+@test "a flood of connections, noise and descriptors at the socket does no harm" {
 	on_each_tier flood
 }
 

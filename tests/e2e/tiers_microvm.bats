@@ -3,16 +3,23 @@
 
 load ../lib/helpers.bash
 load ../lib/tiers.bash
+load ../lib/escapes.bash
 
 TIERS=microvm
 
 setup_file() {
 	need_engine
 	need_microvm
-	tiers_start --set "worker.driver=$MICROVM_DIR/driver" --set worker.driver_development=true
+	# shellcheck disable=SC2086
+	tiers_start --set "worker.driver=$MICROVM_DIR/driver" --set worker.driver_development=true $ORIGIN_SETTINGS
+	escapes_setup
+	origin_start
+	trials_give
 }
 
 teardown_file() {
+	escapes_teardown
+	origin_stop
 	sbx_stop
 	microvm_stop
 }
@@ -74,8 +81,56 @@ teardown_file() {
 	on_each_tier out_of_memory
 }
 
-@test "a fork bomb ends in its own sandbox, and the delete is bounded" {
+@test "a fork bomb that is deaf to signals ends in its own sandbox, and the delete is bounded" {
 	on_each_tier fork_bomb
+}
+
+@test "mounts and roots by system call: refused" {
+	on_each_tier refused mount
+}
+
+@test "file handles past the mounts: refused" {
+	on_each_tier refused handles
+}
+
+@test "the host's abstract sockets, raw packets: refused" {
+	on_each_tier refused abstract
+}
+
+@test "taking capabilities and other users' names: refused" {
+	on_each_tier refused capabilities
+}
+
+@test "joining or leaving name spaces: refused" {
+	on_each_tier refused namespaces
+}
+
+@test "tracing and reading process 1: refused" {
+	on_each_tier refused ptrace
+}
+
+@test "modules, kexec, bpf, perf, clocks, swap: refused" {
+	on_each_tier refused kernel
+}
+
+@test "device nodes, made or found: refused" {
+	on_each_tier refused devices
+}
+
+@test "what a kernel of its own allows reaches nothing of the host" {
+	on_each_tier own_kernel userns keyrings proc
+}
+
+@test "restricted egress leads where it may, and nowhere else" {
+	on_each_tier restricted
+}
+
+@test "signals to process 1 from root inside harm nobody else" {
+	on_each_tier signals_to_init
+}
+
+@test "a sandbox that writes everything full is used and ended as ever" {
+	on_each_tier full_disks
 }
 
 @test "delete while busy leaves nothing" {
@@ -90,7 +145,7 @@ teardown_file() {
 	on_each_tier frozen
 }
 
-@test "a flood of connections to the socket does no harm" {
+@test "a flood of noise at the port does no harm" {
 	on_each_tier flood
 }
 

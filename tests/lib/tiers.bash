@@ -208,14 +208,84 @@ out_of_memory() {
 	[ "$(state_of "box-$1")" = running ]
 }
 
+# For setup_file, after the daemon's start: hostile programs, tests/lib/trials.c, as $SBX_DIR/trials.
+trials_build() {
+	"${CC:-gcc}" -static -O1 -o "$SBX_DIR/trials" "$TOP/tests/lib/trials.c"
+}
+
+# hostile_box ARGUMENTS…: a sandbox with those programs in /workspace; prints its id. (spare_box TIER: a machine takes long to boot, so what does
+# it no harm runs in the one there is.)
+spare_box() {
+	if [ "$1" = microvm ]; then
+		timeout 30 sandbox cp "$SBX_DIR/trials" "$BOX:/workspace/trials" || return 1
+		echo "$BOX"
+	else
+		hostile_box --tier "$1"
+	fi
+}
+
+drop_spare() {
+	[ "$1" = "$BOX" ] || drop "$1"
+}
+
+hostile_box() {
+	local id
+	id=$(sbx_create "$@") || return 1
+	timeout 30 sandbox cp "$SBX_DIR/trials" "$id:/workspace/trials" || return 1
+	echo "$id"
+}
+
+# What a hostile sandbox must not have harmed: its neighbour, the daemon. $1: the tier.
+unharmed() {
+	run -0 timeout 60 sandbox exec "box-$1" -- echo alive
+	[ "$output" = alive ]
+}
+
+# drop BOX: gone within its time, whatever state it is in.
+drop() {
+	local start=$SECONDS
+	run -0 timeout 90 sandbox delete "$1"
+	[ $((SECONDS - start)) -lt 45 ]
+}
+
 fork_bomb() {
-	local box start=$SECONDS
-	box=$(sbx_create --tier "$1" --pids 16 --memory-mib 256)
-	run timeout 60 sandbox exec --timeout 3s "$box" -- sh -c 'f() { f | f & }; f; sleep 30'
+	local box
+	box=$(hostile_box --tier "$1" --pids 64 --cpu-millis 500)
+	run timeout 90 sandbox exec --timeout 2s "$box" -- /workspace/trials bomb
 	[ "$status" -ne 0 ]
-	run -0 inside echo alive
-	run -0 timeout 60 sandbox delete "$box"
-	[ $((SECONDS - start)) -lt 40 ]
+	unharmed "$1"
+	drop "$box"
+}
+
+# Every signal that there is, from root inside. A sentry obeys; a kernel keeps them from process 1.
+signals_to_init() {
+	local box
+	box=$(spare_box "$1")
+	run timeout 60 sandbox exec --user root "$box" -- /workspace/trials signals
+	if [ "$1" = gvisor ]; then
+		until_ok 30 sh -c "sandbox inspect --json $box | jq -e '.state == \"failed\"'"
+	else
+		[ "$(timeout 30 sandbox exec "$box" -- echo still)" = still ]
+	fi
+	unharmed "$1"
+	drop_spare "$box"
+}
+
+# All it can write is written full, with bytes and with names; then it is used and ended as ever. A sentry may meet its memory limit by that.
+full_disks() {
+	local box
+	box=$(spare_box "$1")
+	run -0 timeout 180 sandbox exec "$box" -- sh -c 'cd /workspace; mkdir names; for i in 1 2 3 4 5 6 7 8 9; do mkdir names/$i$i names/$i$i/$i; done
+		for d in /workspace /tmp; do dd if=/dev/zero of=$d/fill bs=64k count=2000; done; echo done' || [ "$1" = gvisor ]
+	if [ "$(state_of "$box")" = running ]; then
+		[ "$(timeout 30 sandbox exec "$box" -- echo still)" = still ]
+		[ "$(timeout 30 sandbox exec "$box" -- sh -c 'rm /workspace/fill && echo more >/workspace/x && cat /workspace/x')" = more ]
+	else
+		[ "$1" = gvisor ]
+	fi
+	timeout 60 sandbox exec "$box" -- sh -c 'rm -rf /tmp/fill /workspace/*' || [ "$1" = gvisor ]
+	unharmed "$1"
+	drop_spare "$box"
 }
 
 busy_delete() {
@@ -254,16 +324,20 @@ frozen() {
 }
 
 flood() {
-	local fds
+	local fds box
+	box=$(spare_box "$1")
 	fds=$(daemon_fds)
 	if [ "$1" = microvm ]; then
-		timeout 40 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 200 ]; do echo noise >/.sandbox/port; i=$((i+1)); done' || true
+		timeout 40 sandbox exec "$box" -- sh -c 'i=0; while [ $i -lt 200 ]; do echo noise >/.sandbox/port; i=$((i+1)); done' || true
 	else
-		timeout 40 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 200 ]; do nc local:/.sandbox/io/worker.sock </dev/null >/dev/null 2>&1 & i=$((i+1)); [ $((i % 20)) -ne 0 ] || wait; done; wait; true' || true
+		run -0 timeout 90 sandbox exec --env "CONNECTIONS=${CONNECTIONS:-1000}" "$box" -- /workspace/trials crowd
+		[[ $output == "connected "[1-9]* ]]
+		run -0 timeout 60 sandbox exec "$box" -- /workspace/trials descriptors
 	fi
-	run -0 inside echo fine
-	[ "$output" = fine ]
-	until_ok 15 sh -c "test \$(find /proc/$(sbx_pid)/fd -mindepth 1 | wc -l) -le $((fds + 4))"
+	[ "$(timeout 30 sandbox exec "$box" -- echo fine)" = fine ]
+	unharmed "$1"
+	until_ok 30 sh -c "test \$(find /proc/$(sbx_pid)/fd -mindepth 1 | wc -l) -le $((fds + 4))"
+	drop_spare "$box"
 }
 
 impostor() {
@@ -277,4 +351,68 @@ impostor() {
 	# The port of a machine is open once and no more: nothing arrives.
 	[ "$1" = microvm ] || grep -q "connection refused sandbox=$(sandbox inspect --json "$BOX" | jq -r .id)" "$SBX_DIR/log"
 	run inside sh -c 'for p in /proc/[0-9]*; do case ${p#/proc/} in 1 | self) ;; *) grep -q grace-ms $p/cmdline 2>/dev/null && kill -9 ${p#/proc/} ;; esac; done; true'
+}
+
+# The way out of a restricted sandbox, to a server of this machine; and nothing else.
+restricted() {
+	local box
+	box=$(sbx_create --tier "$1" --network restricted --allow ok.test:8123 --memory-mib 160)
+	run -0 timeout 60 sandbox exec "$box" -- sh -c 'printf "GET http://ok.test:8123/hello HTTP/1.1\r\nHost: ok.test:8123\r\nConnection: close\r\n\r\n" | nc -w 20 127.0.0.1 61080'
+	[[ $output == *"200 "*from-origin* ]]
+	run -0 timeout 60 sandbox exec "$box" -- sh -c 'printf "CONNECT other.test:8123 HTTP/1.1\r\nHost: other.test:8123\r\n\r\n" | nc -w 20 127.0.0.1 61080'
+	[[ $output == *"403 "* ]]
+	[[ $output != *from-origin* ]]
+	# Another way there is none.
+	run ! timeout 30 sandbox exec "$box" -- nc -w 3 127.79.0.1 8123
+	[ "$(timeout 30 sandbox exec "$box" -- ls /sys/class/net 2>/dev/null | tr -d '\n')" = lo ] || [ "$1" = gvisor ]
+	drop "$box"
+}
+
+# For setup_file: what `restricted` reaches, and the settings of a daemon that lets it.
+origin_start() {
+	mkdir -p "$SBX_DIR/www"
+	echo from-origin >"$SBX_DIR/www/hello"
+	python3 -m http.server --bind 127.79.0.1 -d "$SBX_DIR/www" 8123 >"$SBX_DIR/origin.log" 2>&1 3>&- 4>&- &
+	ORIGIN_PID=$!
+	export ORIGIN_PID
+	until_ok 20 curl -fsS -o /dev/null http://127.79.0.1:8123/hello
+}
+
+origin_stop() {
+	[ -z "${ORIGIN_PID:-}" ] || kill "$ORIGIN_PID" 2>/dev/null || true
+}
+
+ORIGIN_SETTINGS="--set egress.rules=*:* --set egress.open_addresses=127.79.0.1/32 --set egress.hosts=ok.test=127.79.0.1,other.test=127.79.0.1"
+
+pool_ready() {
+	[ "$(sandbox pool list --json | jq --arg pool "$1" '[.[] | select(.name == $pool) | .ready][0]')" -ge 1 ]
+}
+
+# A sandbox that was ready: what was asked for in all that can be given to a running one, and its name where it cannot.
+claimed() {
+	local box args=$SBX_ARGS
+	[ "$1" != container ] || return 0 # pool.bats
+	sbx_kill TERM
+	printf '[pool %s]\nimage = %s\ntier = %s\nsize = 1\nmemory = 160m\ndisk = 64m\n' "$1" "$IMAGE" "$1" >"$SBX_DIR/pool.conf"
+	# shellcheck disable=SC2086
+	sbx_daemon --config "$SBX_DIR/pool.conf" $SBX_ARGS
+	until_ok 90 pool_ready "$1"
+	box=$(sbx_create --tier "$1" --memory-mib 160 --env GREETING=hi)
+	sandbox inspect --json "$box" | jq -e --arg pool "$1" '.tier == $pool and (.decision | tostring | test("of pool " + $pool))'
+	# shellcheck disable=SC2016
+	run -0 timeout 60 sandbox exec "$box" -- sh -c 'echo "$GREETING $SANDBOX_ID"; ls -A /workspace'
+	[ "$output" = "hi $box" ]
+	drop "$box"
+	box=$(sbx_create --tier "$1" --memory-mib 160 --name named)
+	[ "$(timeout 60 sandbox exec "$box" -- hostname)" = named ]
+	drop "$box"
+	: >"$SBX_DIR/pool.conf"
+	kill -HUP "$(sbx_pid)"
+	until_ok 60 no_pool_left
+	SBX_ARGS=$args
+	unharmed "$1"
+}
+
+no_pool_left() {
+	[ "$(sandbox pool list -q | wc -l)" -eq 0 ] && [ -z "$(curl -sS --max-time 10 --unix-socket "$SBX_DIR/d.sock" http://sandbox/metrics | grep '^sandbox_node_sandboxes{' | grep -v " $(sandbox list -q | wc -l)$")" ]
 }

@@ -150,7 +150,6 @@ static int settle(struct watchman *w, struct error *err)
 	const struct machine *m = &w->k->machine;
 	auto_free char *deadline = box_path(m->box, "deadline");
 	auto_free char *ended = box_path(m->box, "ended");
-	auto_free char *initrd = box_path(m->box, "initrd");
 
 	w->deadline_fd = open(deadline, O_RDONLY | O_CLOEXEC);
 	w->ended_fd = open(ended, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -356,14 +356,14 @@ impostor() {
 # The way out of a restricted sandbox, to a server of this machine; and nothing else.
 restricted() {
 	local box
-	box=$(sbx_create --tier "$1" --network restricted --allow ok.test:8123 --memory-mib 160)
-	run -0 timeout 60 sandbox exec "$box" -- sh -c 'printf "GET http://ok.test:8123/hello HTTP/1.1\r\nHost: ok.test:8123\r\nConnection: close\r\n\r\n" | nc -w 20 127.0.0.1 61080'
+	box=$(sbx_create --tier "$1" --network restricted --allow ok.test:$ORIGIN_PORT --memory-mib 160)
+	run -0 timeout 60 sandbox exec "$box" -- sh -c "printf 'GET http://ok.test:$ORIGIN_PORT/hello HTTP/1.1\r\nHost: ok.test:$ORIGIN_PORT\r\nConnection: close\r\n\r\n' | nc -w 20 127.0.0.1 61080"
 	[[ $output == *"200 "*from-origin* ]]
-	run -0 timeout 60 sandbox exec "$box" -- sh -c 'printf "CONNECT other.test:8123 HTTP/1.1\r\nHost: other.test:8123\r\n\r\n" | nc -w 20 127.0.0.1 61080'
+	run -0 timeout 60 sandbox exec "$box" -- sh -c "printf 'CONNECT other.test:$ORIGIN_PORT HTTP/1.1\r\nHost: other.test:$ORIGIN_PORT\r\n\r\n' | nc -w 20 127.0.0.1 61080"
 	[[ $output == *"403 "* ]]
 	[[ $output != *from-origin* ]]
 	# Another way there is none.
-	run ! timeout 30 sandbox exec "$box" -- nc -w 3 127.79.0.1 8123
+	run ! timeout 30 sandbox exec "$box" -- nc -w 3 127.79.0.1 "$ORIGIN_PORT"
 	[ "$(timeout 30 sandbox exec "$box" -- ls /sys/class/net 2>/dev/null | tr -d '\n')" = lo ] || [ "$1" = gvisor ]
 	drop "$box"
 }
@@ -372,10 +372,11 @@ restricted() {
 origin_start() {
 	mkdir -p "$SBX_DIR/www"
 	echo from-origin >"$SBX_DIR/www/hello"
-	python3 -m http.server --bind 127.79.0.1 -d "$SBX_DIR/www" 8123 >"$SBX_DIR/origin.log" 2>&1 3>&- 4>&- &
+	python3 -u -m http.server --bind 127.79.0.1 -d "$SBX_DIR/www" 0 >"$SBX_DIR/origin.log" 2>&1 3>&- 4>&- &
 	ORIGIN_PID=$!
-	export ORIGIN_PID
-	until_ok 20 curl -fsS -o /dev/null http://127.79.0.1:8123/hello
+	until_ok 30 grep -q ' port [0-9]' "$SBX_DIR/origin.log"
+	ORIGIN_PORT=$(sed -n 's/.* port \([0-9]*\).*/\1/p' "$SBX_DIR/origin.log" | head -n 1)
+	export ORIGIN_PID ORIGIN_PORT
 }
 
 origin_stop() {

@@ -9,11 +9,16 @@ setup_file() {
 	sbx_create --name web >/dev/null
 	sandbox exec web -- sh -c 'mkdir -p /workspace/dir && touch /workspace/dir/file-one /workspace/dir/file-two "/workspace/dir/with space" /workspace/dir/.hidden'
 	sandbox context create work --url unix:///x
+	# A name with colons, which bash takes for several words.
+	TAGGED=localhost:5000/sbx-completion:1
+	export TAGGED
+	docker tag "$IMAGE" "$TAGGED"
 	mkdir "$SBX_DIR/here"
 	touch "$SBX_DIR/here/local-file"
 }
 
 teardown_file() {
+	docker rmi "${TAGGED:-}" >/dev/null 2>&1 || true
 	sbx_stop
 }
 
@@ -56,9 +61,9 @@ all_of_it() {
 	local out wanted
 	shell_or_skip "$1"
 	out=$(typed "$1" 'sandbox contex' 'sandbox inspect w' 'sandbox context use wo' 'sandbox cp web:/workspace/di' \
-		'sandbox cp web:/workspace/dir/file-t' 'sandbox cp loc')
+		'sandbox cp web:/workspace/dir/file-t' 'sandbox cp loc' 'sandbox run --image localhost:5000/sbx-c')
 	for wanted in 'sandbox context' 'sandbox inspect web' 'sandbox context use work' 'sandbox cp web:/workspace/dir/' \
-		'sandbox cp web:/workspace/dir/file-two' 'sandbox cp local-file'; do
+		'sandbox cp web:/workspace/dir/file-two' 'sandbox cp local-file' "sandbox run --image $TAGGED"; do
 		grep -qE "^got=$wanted ?=" <<<"$out" || { echo "no '$wanted' in: $out"; return 1; }
 	done
 }

@@ -2,6 +2,12 @@
 # Workers run plain processes (SANDBOX_TEST_RUNTIME=fake) unless FLEET_RUNTIME=docker; each has its folder $FLEET/NAME.
 
 fleet_start() {
+	fleet_start_dirs
+	fleet_controller "$@"
+}
+
+# The folders and the certificate (for the names FLEET_CERT) alone.
+fleet_start_dirs() {
 	FLEET=${FLEET:-$(mktemp -d "${TMPDIR:-/tmp}/fleet.XXXXXX")}
 	FLEET_PORT=$(free_port)
 	export FLEET FLEET_PORT
@@ -10,17 +16,16 @@ fleet_start() {
 	mkdir -m 0700 "$XDG_RUNTIME_DIR"
 	export SANDBOX_URL=unix://$FLEET/controller/d.sock
 	make_ca "$FLEET/tls"
-	make_cert "$FLEET/tls" server "DNS:localhost,IP:127.0.0.1"
-	fleet_controller "$@"
+	make_cert "$FLEET/tls" server "${FLEET_CERT:-DNS:localhost,IP:127.0.0.1}"
 }
 
-# fleet_run NAME ARGUMENT…: starts sandboxd in the folder of NAME and waits until it serves.
+# fleet_run NAME ARGUMENT…: (in the network name space $FLEET_NETNS) starts sandboxd in the folder of NAME and waits until it serves.
 fleet_run() {
 	local name=$1 dir=$FLEET/$1 ready=$FLEET/$1/ready end=$((SECONDS + 60)) pid
 	shift
 	mkdir -p "$dir"
 	: >"$ready"
-	"$BUILD/sandboxd" --set "daemon.state_dir=$dir" --set "daemon.socket=$dir/d.sock" --set "daemon.init_path=$BUILD/sandbox-init" \
+	${FLEET_NETNS:+ip netns exec "$FLEET_NETNS"} "$BUILD/sandboxd" --set "daemon.state_dir=$dir" --set "daemon.socket=$dir/d.sock" --set "daemon.init_path=$BUILD/sandbox-init" \
 		--set "worker.docker_socket=$DOCKER_SOCKET" --set worker.gvisor_runtime= --set daemon.log_level=debug --set policy.max_host_pressure=1 \
 		--ready-fd 9 "$@" 9>"$ready" >>"$dir/log" 2>&1 </dev/null 3>&- 4>&- &
 	pid=$!
@@ -40,7 +45,7 @@ fleet_worker() {
 	shift
 	if [ ! -e "$FLEET/$name/node-credential" ]; then token=${JOIN_TOKEN-$(sandbox node token -q "$name")}; fi
 	SANDBOX_JOIN_TOKEN=$token SANDBOX_TEST_RUNTIME=$([ "${FLEET_RUNTIME:-fake}" = docker ] || echo fake) \
-		fleet_run "$name" --set daemon.role=worker --set "worker.name=$name" --set "worker.controller=https://localhost:$FLEET_PORT" "$@"
+		fleet_run "$name" --set daemon.role=worker --set "worker.name=$name" --set "worker.controller=${FLEET_URL:-https://localhost:$FLEET_PORT}" "$@"
 }
 
 fleet_pid() {

@@ -91,7 +91,7 @@ python_image() {
 	import_root "$root" "$1"
 }
 
-# tools_image NAME [FILE…]: makes the image; FILEs go into its root.
+# tools_image NAME [FILE…]: makes the image; FILEs go into its root, and the programs of TOOLS_PROGRAMS to where they are here.
 tools_image() {
 	local root name=$1 git
 	shift
@@ -104,6 +104,8 @@ tools_image() {
 	add_python "$root"
 	! command -v npm >/dev/null || add_npm "$root"
 	[ ! -x /usr/bin/apt-get ] || add_apt "$root"
+	# shellcheck disable=SC2086
+	[ -z "${TOOLS_PROGRAMS:-}" ] || add_program "$root" $TOOLS_PROGRAMS
 	if [ $# -gt 0 ]; then cp "$@" "$root/"; fi
 	import_root "$root" "$name"
 }

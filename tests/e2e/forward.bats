@@ -129,7 +129,7 @@ while not os.path.exists(sys.argv[2]) and time.time() < end:
 
 # curl's 56 is a connection reset while it waits for an answer, 7 one that was reset before it had looked.
 is_reset() {
-	run curl -s -m 5 "http://127.0.0.1:$(port_of down 7010)/"
+	run curl -s -m 60 "http://127.0.0.1:$(port_of down 7010)/"
 	[ "$status" -eq 56 ] || [ "$status" -eq 7 ]
 }
 

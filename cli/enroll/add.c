@@ -188,6 +188,8 @@ static int prove(struct enrolment *e, struct error *err)
 	step(e, "the node is up");
 	if (e->o->no_canary)
 		return 0;
+	if (!e->o->image && payload_program(e->host, &e->payload, err) != 0)
+		return -1;
 	if (enroll_canary(e->cli, e->name, e->o->image, &e->payload, err) != 0)
 		return -1;
 	step(e, "a first sandbox ran there");

@@ -106,12 +106,14 @@ static int nothing(void *ctx, cJSON *j, struct error *err)
 }
 
 /* A new node may hold no image at all, and reach no registry: an image of one file, the static sandbox-init, is enough to run something. */
-static int import_image(struct cli *cli, const char *node, const char *init, struct error *err)
+static int import_image(struct cli *cli, const char *node, const struct payload *pay, struct error *err)
 {
 	auto_buf tar = BUF_INIT, program = BUF_INIT;
 	static const char zeros[2 * TAR_BLOCK];
-	if (io_read_file(init, INIT_MAX, &program, err) != 0)
+	if (pay->init && io_read_file(pay->init, INIT_MAX, &program, err) != 0)
 		return -1;
+	if (!pay->init)
+		buf_add(&program, pay->program.data, pay->program.len);
 	struct tar_entry e = { .type = '0', .mode = 0755, .size = program.len, .path = (char[]){ "canary" }, .link = (char[]){ "" } };
 	tar_add_header(&tar, &e);
 	buf_add(&tar, program.data, program.len);
@@ -196,8 +198,8 @@ static int run_canary(struct cli *cli, const char *node, const char *image, bool
 
 int enroll_canary(struct cli *cli, const char *name, const char *image, const struct payload *pay, struct error *err)
 {
-	bool own = !image && pay->init;
-	if (own && import_image(cli, name, pay->init, err) != 0)
+	bool own = !image && (pay->init || pay->program.len);
+	if (own && import_image(cli, name, pay, err) != 0)
 		return error_wrap(err, "bringing the canary's image to %s", name);
 	int rc = run_canary(cli, name, own ? CANARY_IMAGE : image ? image : "sandbox-base:latest", own, err);
 	if (own)

@@ -35,11 +35,14 @@ int probe_check(const struct probe *p, const char *runtime, bool install_docker,
 struct payload {
 	char *archive;        /* a server archive, or */
 	char *daemon, *init;  /* files of this machine */
+	struct buf program;   /* of an archive: its sandbox-init, once payload_program() fetched it */
 };
 int payload_find(const struct probe *p, const char *archive, struct payload *ret, struct error *err);
 void payload_done(struct payload *p);
 /* Brings them to WORKER_ROOT/VERSION, checks their sums and that they run; nothing happens when they are there. */
 int payload_install(struct host *h, const struct probe *p, const struct payload *pay, struct error *err);
+/* What an archive brought there and this machine does not have: the program that the canary runs. */
+int payload_program(struct host *h, struct payload *pay, struct error *err);
 
 struct enroll_options {
 	struct host_options host;

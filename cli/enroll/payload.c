@@ -6,6 +6,7 @@
 #include "cli/sha256.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
+#include "shared/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,6 +67,19 @@ void payload_done(struct payload *p)
 	free(p->archive);
 	free(p->daemon);
 	free(p->init);
+	buf_done(&p->program);
+}
+
+int payload_program(struct host *h, struct payload *pay, struct error *err)
+{
+	static const char body[] = "base64 " WORKER_ROOT "/current/libexec/sandbox/sandbox-init-* | tr -d '\\n'\n";
+	auto_buf out = BUF_INIT;
+	if (!pay->archive || pay->program.len)
+		return 0;
+	if (host_run(h, &(struct script){ .what = "reading sandbox-init back", .body = body, .root = true, .reads = true, .in_fd = -1 }, &out, err) != 0)
+		return -1;
+	auto_free char *text = xstrndup(buf_str(&out), strcspn(buf_str(&out), "\n"));
+	return base64_decode(text, &pay->program, err);
 }
 
 static int sum_of(int fd, char out[static SHA256_HEX], struct error *err)

@@ -194,10 +194,15 @@ static int run_remove(struct cli *cli, void *opaque, struct error *err)
 	auto_free char *path = session_path("/v1/nodes/%s", o->ref);
 	auto_free char *target = xasprintf("%s%s", path, o->force ? "?force=true" : "");
 	struct call c = { .method = "DELETE", .target = target };
-	if (session_call(cli, &c, &answer, err) != 0)
+	struct error e = ERROR_INIT;
+	bool gone = session_call(cli, &c, &answer, &e) == 0;
+	/* A machine that could not be cleared when its node was removed is cleared by the same line again. */
+	if (!gone && (e.code != ERR_NOT_FOUND || !o->host.where)) {
+		*err = e;
 		return -1;
-	out_note(cli, "removed: %s", o->ref);
-	return o->host.where ? enroll_purge(cli, &o->host, err) : 0;
+	}
+	out_note(cli, gone ? "removed: %s" : "no node is called %s any more", o->ref);
+	return o->host.where ? enroll_purge(cli, &o->host, gone ? NULL : o->ref, err) : 0;
 }
 
 static const struct verb node_remove = {

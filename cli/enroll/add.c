@@ -351,7 +351,7 @@ int enroll_rotate(struct cli *cli, const struct enroll_options *o, struct error 
 	return rc;
 }
 
-int enroll_purge(struct cli *cli, const struct host_options *o, struct error *err)
+int enroll_purge(struct cli *cli, const struct host_options *o, const char *name, struct error *err)
 {
 	struct enroll_options all = { .host = *o };
 	struct enrolment e = { .cli = cli, .o = &all, .token_fd = -1, .started_ms = clock_mono_ms() };
@@ -359,6 +359,11 @@ int enroll_purge(struct cli *cli, const struct host_options *o, struct error *er
 	int rc = host_open(cli, o, &e.host, err);
 	if (rc == 0)
 		rc = host_find_root(e.host, err);
+	if (name) {
+		buf_adds(&body, "n=$(sed -n 's/^name = //p' " WORKER_CONFIG " 2>/dev/null) || :\nwant=");
+		shell_quote(name, &body);
+		buf_adds(&body, "\n[ -z \"$n\" ] || [ \"$n\" = \"$want\" ] || { echo \"this machine is the worker $n\" >&2; exit 1; }\n");
+	}
 	buf_adds(&body, script_stop);
 	buf_adds(&body, script_purge);
 	if (rc == 0)

@@ -55,7 +55,8 @@ int enroll_add(struct cli *cli, const struct enroll_options *o, struct error *er
 int enroll_upgrade(struct cli *cli, const struct enroll_options *o, struct error *err);
 int enroll_rotate(struct cli *cli, const struct enroll_options *o, struct error *err);
 /* Stops the worker there and removes all that was set up; the controller's record is not touched. */
-int enroll_purge(struct cli *cli, const struct host_options *o, struct error *err);
+/* name: what the machine must be called as a worker, if it is one; NULL: anything. */
+int enroll_purge(struct cli *cli, const struct host_options *o, const char *name, struct error *err);
 
 /* --- with the controller (enroll_api.c) --- */
 

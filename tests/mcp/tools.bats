@@ -262,20 +262,21 @@ PY
 }
 
 @test "a command over MCP costs little more than one of the CLI" {
-	timeout 60 python3 - <<'PY'
+	timeout 120 python3 - <<'PY'
 from mcp import *
 b = Bridge()
 def timed(f):
     start = time.perf_counter()
     f()
     return (time.perf_counter() - start) * 1000
-# In turns, and the best of each: what else runs on the machine is not measured.
+# In turns, and the best of each: what else runs on the machine is not measured. A busy one gets more tries.
 mcp, cli = [], []
-for _ in range(25):
+extra, end = float(os.environ.get("MCP_EXEC_EXTRA_MS", "2")), time.monotonic() + 60
+while len(mcp) < 20 or (min(mcp) >= min(cli) + extra and time.monotonic() < end):
     mcp.append(timed(lambda: b.ok("sandbox_exec", sandbox_id="box", argv=["true"])))
     cli.append(timed(lambda: subprocess.run([os.path.join(BUILD, "sandbox"), "exec", "box", "--", "true"], check=True)))
 print("exec: %.2f ms over MCP, %.2f ms by the CLI" % (min(mcp), min(cli)))
-check(min(mcp) < min(cli) + float(os.environ.get("MCP_EXEC_EXTRA_MS", "4")), mcp, cli)
+check(min(mcp) < min(cli) + extra, mcp, cli)
 PY
 }
 

@@ -190,7 +190,7 @@ check-full: all $(UNIT)
 
 # Real MCP clients and a real development server from npm; needs node and the npm registry, so it is not part of check.
 check-clients: all
-	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/*.bats
+	$(Q)BATS_FILE_TIMEOUT=1800 BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) tests/lib/run-bats tests/clients/*.bats
 
 # Tools the tests use: tests/tools/NAME.c, one program each.
 TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))

@@ -8,8 +8,9 @@ setup_file() {
 	command -v npm >/dev/null || skip "no npm"
 	need_engine
 	sbx_start
-	BASE=sandbox-test-agent-base-$$:local
-	export BASE
+	TAG=$$
+	BASE=sandbox-test-agent-base-$TAG:local
+	export BASE TAG
 	glibc_image "$BASE"
 }
 
@@ -17,17 +18,17 @@ teardown_file() {
 	local agent
 	[ -n "${SBX_DIR:-}" ] || return 0
 	sbx_stop
-	for agent in ${AGENTS:-claude}; do docker rmi -f "sandbox-test-$agent-$$:local" >/dev/null 2>&1 || true; done
+	for agent in ${AGENTS:-claude}; do docker rmi -f "sandbox-test-$agent-$TAG:local" >/dev/null 2>&1 || true; done
 	docker rmi -f "$BASE" >/dev/null 2>&1 || true
 }
 
 @test "images are built, and what they hold runs without a network, confined as any sandbox" {
 	local agent
 	for agent in ${AGENTS:-claude}; do
-		run -0 --separate-stderr timeout 1200 sandbox --json agent build "$agent" --base "$BASE" --tag "sandbox-test-$agent-$$:local"
+		run -0 --separate-stderr timeout 1200 sandbox --json agent build "$agent" --base "$BASE" --tag "sandbox-test-$agent-$TAG:local"
 		version=$(jq -r .version <<<"$output")
 		[[ $(jq -r .says <<<"$output") == *"$version"* ]]
-		run -0 --separate-stderr timeout 300 sandbox agent run "$agent" --image "sandbox-test-$agent-$$:local" --network deny --no-needs-secrets \
+		run -0 --separate-stderr timeout 300 sandbox agent run "$agent" --image "sandbox-test-$agent-$TAG:local" --network deny --no-needs-secrets \
 			--no-untrusted-repo --sensitivity internal --memory 1g --disk 256m --cpus 1 --pids 128 --name "try-$agent" -- --version
 		[[ $output == *"$version"* ]]
 		timeout 60 sandbox delete "try-$agent"

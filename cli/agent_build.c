@@ -224,7 +224,7 @@ static int install(struct builder *b, char **ret_version, struct error *err)
 		"cd " PLACE "\n"
 		"npm rebuild --offline --loglevel=error --no-audit --no-fund >&2\n"
 		"test -x /usr/local/bin/%s\n"
-		"%s --version\n",
+		"%s --version 2>&1\n",
 		b->how->profile->program, b->how->profile->program);
 	auto_free char *text = NULL;
 	char safe[128];

@@ -36,7 +36,7 @@ setup_file() {
 		ip route add "$a/32" dev sbxworld
 	done
 	# shellcheck disable=SC2086
-	server world in_world python3 "$TOP/tests/lib/network_world.py" world $PUBLIC 11.99.7.53 $PRIVATE
+	server world nsenter "--net=/proc/$(cat "$SBX_DIR/world.pid")/ns/net" python3 "$TOP/tests/lib/network_world.py" world $PUBLIC 11.99.7.53 $PRIVATE
 	server host python3 "$TOP/tests/lib/network_world.py" host "$HOST_PORT"
 	sbx_daemon --set worker.open_pool=198.18.0.0/20 --set worker.open_dns=11.99.7.53 --set "egress.hosts=$(printf 'good.test=%s' "$PUBLIC")"
 	OPEN=$(sbx_create --network open)

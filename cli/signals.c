@@ -86,6 +86,9 @@ void signals_begin(void)
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
 	sigaction(SIGPIPE, &ignore, &saved.old_pipe);
 	saved.active = true;
+	/* One that came before the handlers stood here is this wait's too, or nobody's. */
+	if (interrupt_signal())
+		atomic_fetch_or(&pending, 1u << index_of(interrupt_signal()));
 }
 
 void signals_end(void)

@@ -11,7 +11,8 @@
 #include <poll.h>
 #include <stdbool.h>
 
-/* Installs the handlers over whatever stands (a nested begin does nothing). SIGPIPE is ignored meanwhile. */
+/* Installs the handlers over whatever stands (a nested begin does nothing). SIGPIPE is ignored meanwhile. A signal that
+ * interrupt_signal() has by then is the first to be taken. */
 void signals_begin(void);
 /* Puts the old handlers and mask back; what was recorded and not taken is raised again for them. */
 void signals_end(void);

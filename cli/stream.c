@@ -426,6 +426,7 @@ int stream_run(const struct stream_request *rq, struct stream_result *ret, struc
 		status = muxconn_dial(&s.conn, &rq->dialler, false, 0, err);
 	if (status == 0) {
 		signals_begin();
+		stream_signals(&s);
 		loop(&s);
 	}
 	end(&s);

@@ -58,10 +58,10 @@ struct remote_node *remote_node_get(struct link_server *s, const struct id *node
 		idmap_put(&s->nodes, node, n);
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (made) {
-		node_ports_add(s->o.ports, &n->port);
+	/* Also one that was removed and has joined again. */
+	node_ports_add(s->o.ports, &n->port);
+	if (made)
 		controller_on_work(s->o.controller, node, on_work, n);
-	}
 	return n;
 }
 
@@ -256,6 +256,7 @@ static void do_drop(void *arg)
 
 void link_server_drop(struct link_server *s, const struct id *node)
 {
+	node_ports_remove(s->o.ports, node);
 	struct dropping *d = xcalloc(1, sizeof(*d));
 	d->s = s;
 	d->node = *node;

@@ -81,6 +81,8 @@ struct node_ports;
 struct node_ports *node_ports_new(void);
 void node_ports_free(struct node_ports *all); /* not the ports */
 void node_ports_add(struct node_ports *all, struct node_port *n);
+/* No longer found; the port itself stays. */
+void node_ports_remove(struct node_ports *all, const struct id *node);
 /* ERR_UNAVAILABLE: this node is not connected. */
 struct node_port *node_ports_find(struct node_ports *all, const struct id *node, struct error *err);
 /* Of struct exec_request; ctx is the table. */

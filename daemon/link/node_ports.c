@@ -35,6 +35,13 @@ void node_ports_add(struct node_ports *all, struct node_port *n)
 	pthread_mutex_unlock(&all->lock);
 }
 
+void node_ports_remove(struct node_ports *all, const struct id *node)
+{
+	pthread_mutex_lock(&all->lock);
+	idmap_remove(&all->by_id, node);
+	pthread_mutex_unlock(&all->lock);
+}
+
 struct node_port *node_ports_find(struct node_ports *all, const struct id *node, struct error *err)
 {
 	pthread_mutex_lock(&all->lock);
@@ -81,9 +88,17 @@ struct node_port *node_ports_named(struct node_ports *all, const char *name, str
 	n = there < n ? there : n;
 	if (!name)
 		return only_one(list, n, err);
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(list[i]->id.text, name) == 0 || strcmp(list[i]->name, name) == 0)
-			return list[i];
+	/* A worker that joined anew has its old name under a new id: the one that can be reached is meant. */
+	struct node_port *found = NULL;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(list[i]->id.text, name) != 0 && strcmp(list[i]->name, name) != 0)
+			continue;
+		found = list[i];
+		if (found->ops->reachable(found, NULL) == 0)
+			return found;
+	}
+	if (found)
+		return found;
 	error_set(err, ERR_NOT_FOUND, "no node '%.64s' is connected to this controller; sandbox node list shows all", name);
 	return NULL;
 }

@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NODE_DIGITS = 6, BOX_DIGITS = 8, RESOLVERS_MAX = 3, SEEN_MS = 3000, SEEN_POLL_US = 20 * 1000 };
+enum { NODE_DIGITS = 6, BOX_DIGITS = 8, RESOLVERS_MAX = 3, SEEN_MS = 3000, SEEN_POLL_US = 20 * 1000, SENDS_MAX = 256 };
 
 struct open_net {
 	const struct daemon_config *config;
@@ -288,11 +288,14 @@ static int send_probe(int fd, const char *address)
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(FIREWALL_PROBE_PORT) };
 
 	inet_pton(AF_INET, address, &to.sin_addr);
-	/* Refusals come back as errors of a later call. */
-	while (sendto(fd, "probe", 5, 0, (struct sockaddr *)&to, sizeof(to)) < 0)
+	/* Refusals come back as errors of a later call: each packet sent before owes one at most. */
+	for (int i = 0; i < SENDS_MAX; i++) {
+		if (sendto(fd, "probe", 5, 0, (struct sockaddr *)&to, sizeof(to)) >= 0)
+			return 0;
 		if (errno != EHOSTUNREACH && errno != EACCES && errno != ECONNREFUSED && errno != EINTR)
 			return -1;
-	return 0;
+	}
+	return -1;
 }
 
 /* This machine's own addresses, of every interface but loopback. */

@@ -177,10 +177,10 @@ setting() {
 	printf '[defaults]\nimage = alpine:3\nmemory = 512m\nlabel = a=1\nlabel = b=2\n[create]\nttl = 30m\n[run]\nttl = 5m\ngenerated-code = yes\n' >.sandbox.conf
 	cd deep
 	run --separate-stderr sb create --dry-run --memory 1g -l b=3
-	jq -e '.spec | .image == "alpine:3" and .resources.memory_mib == 1024 and .ttl_seconds == 1800 and .labels == {a: "1", b: "3"}' <<<"${output#POST /v1/sandboxes }"
+	jq -e '.spec | .image == "alpine:3" and .resources.memory_mib == 1024 and .ttl_seconds == 1800 and .labels == {a: "1", b: "3"}' <<<"${output#POST * }"
 	[[ $stderr == *"defaults from "*"/work/.sandbox.conf:"*"image=alpine:3"* ]]
 	run --separate-stderr sb run --dry-run -q -- true
-	jq -e '.spec | .ttl_seconds == 300 and .signals.executes_generated_code' <<<"${output#POST /v1/sandboxes }"
+	jq -e '.spec | .ttl_seconds == 300 and .signals.executes_generated_code' <<<"${output#POST * }"
 	[ -z "$stderr" ]
 	[ "$(setting defaults.image)" = "alpine:3 <- $D/work/.sandbox.conf:2" ]
 }

@@ -207,9 +207,19 @@ call() {
 	run sandbox node inspect w3
 	[ "$status" -eq 3 ]
 	fleet_kill w3
+	# First as it was, then as a machine that was set up anew: with another id under its old name.
 	rm "$FLEET/w3/node-credential"
 	fleet_worker w3
 	until_ok 20 node_is w3 up
+	until_ok 20 sandbox api GET '/v1/images?node=w3'
+	fleet_kill w3
+	sandbox node remove --force w3
+	rm -rf "$FLEET/w3"
+	fleet_worker w3
+	until_ok 20 node_is w3 up
+	# Its name means the new worker, and nothing asks the old one any more.
+	until_ok 20 sandbox api GET '/v1/images?node=w3'
+	until_ok 30 sandbox gc --verify
 	fleet_kill w3
 	sandbox node remove w3
 }

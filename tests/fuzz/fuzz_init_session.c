@@ -68,7 +68,7 @@ static int on_record(void *ctx, const struct record *r, struct error *err)
 	(void)err;
 	check(r->path && r->text && record_path_valid(r->entry.path, strlen(r->entry.path)));
 	check(strstr(r->entry.path, "//") == NULL && r->entry.path[0] != '/');
-	check((r->entry.kind == RECORD_SYMLINK) == (r->entry.target[0] != '\0'));
+	check((r->entry.kind == RECORD_SYMLINK || r->entry.kind == RECORD_HARDLINK) == (r->entry.target[0] != '\0'));
 	return 0;
 }
 

@@ -231,7 +231,7 @@ fake() {
 	[ "$status" -eq 8 ]
 	[[ "$output" == *proxy*407* ]]
 	no_proxy=sandbox.invalid run -8 sandbox --server "https://sandbox.invalid:$port" list
-	[[ "$output" != *407* ]]
+	[[ "$output" == *"resolve host: sandbox.invalid"* ]]
 }
 
 @test "the local path loads none of it" {

@@ -9,7 +9,7 @@ load ../lib/tools_image.bash
 SMOKE_IMAGE=python:3.13-alpine
 
 setup_file() {
-	[ -n "${SMOKE_SCRIPT:-}" ] || skip "SMOKE_SCRIPT names no copy of the original's scripts/smoke-test-cli.sh"
+	[ -n "${SMOKE_SCRIPT:-}" ] || return 0
 	need_engine
 	EDGE=$(free_port)
 	sbx_start --set "edge.listen=127.0.0.1:$EDGE"
@@ -25,6 +25,7 @@ teardown_file() {
 }
 
 @test "the original's smoke test passes" {
+	[ -n "${SMOKE_SCRIPT:-}" ] || skip "SMOKE_SCRIPT names no copy of the original's scripts/smoke-test-cli.sh"
 	SANDBOX_TOKEN=unused-on-a-socket SANDBOX_CLI=$BUILD/sandbox run -0 timeout 300 sh "$SMOKE_SCRIPT"
 	[[ $output == *"smoke test passed"* ]]
 }

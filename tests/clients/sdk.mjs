@@ -43,8 +43,10 @@ assert.equal(unknown.isError, true);
 await assert.rejects(client.callTool({ name: 'no_such_tool', arguments: {} }));
 for (const { uri } of (await client.listResources()).resources)
   assert.ok((await client.readResource({ uri })).contents[0].text);
-for (const { name } of (await client.listPrompts()).prompts)
-  assert.ok((await client.getPrompt({ name, arguments: { task: 'x' } })).messages.length);
+for (const { name, arguments: takes = [] } of (await client.listPrompts()).prompts) {
+  const given = Object.fromEntries(takes.filter((a) => a.required).map((a) => [a.name, 'x']));
+  assert.ok((await client.getPrompt({ name, arguments: given })).messages.length);
+}
 assert.equal((await call('sandbox_delete', { sandbox_id: 'sdk' })).operation.state, 'succeeded');
 assert.deepEqual((await call('sandbox_list', {})).sandboxes, []);
 await client.close();

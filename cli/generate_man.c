@@ -304,6 +304,7 @@ static void files(struct buf *out)
 		{ "$XDG_DATA_HOME/sandbox/token.key", "the key they are encrypted with, unless a passphrase was asked for" },
 		{ ".sandbox.conf", "defaults for run and create, here or in a directory above; see sandbox-config(1)" },
 		{ "$XDG_STATE_HOME/sandbox/console_history", "lines typed at the prompt of sandbox-console(1)" },
+		{ "$XDG_STATE_HOME/sandbox/baselines", "what was uploaded to agents' sandboxes, for sandbox-diff(1) and sandbox-collect(1)" },
 		{ "$XDG_STATE_HOME/sandbox", "state of a user's daemon, sandboxd.log among it; ~/.local/state/sandbox when unset" },
 	};
 	buf_adds(out, ".SH FILES\n");

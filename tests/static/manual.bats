@@ -71,11 +71,11 @@ same() {
 @test "every file of the program is in sandbox(1), and the reverse" {
 	local name
 	section FILES sandbox.1 | sed -n 's/^\.I //p' >"$BATS_TEST_TMPDIR/files"
-	for name in sandbox/config sandbox/directories sandbox/tokens sandbox/token.key .sandbox.conf sandboxd.sock sandbox/console_history; do
+	for name in sandbox/config sandbox/directories sandbox/tokens sandbox/token.key .sandbox.conf sandboxd.sock sandbox/console_history sandbox/baselines; do
 		grep -q -- "$name\$" "$BATS_TEST_TMPDIR/files" || { echo "$name is not in the manual"; false; }
 	done
 	# The other way round: nothing else is in the page.
-	grep -vE '/(config|directories|tokens|token\.key|sandboxd\.sock|console_history|sandbox)$|^\.sandbox\.conf$' "$BATS_TEST_TMPDIR/files" && {
+	grep -vE '/(config|directories|tokens|token\.key|sandboxd\.sock|console_history|baselines|sandbox)$|^\.sandbox\.conf$' "$BATS_TEST_TMPDIR/files" && {
 		echo "the code knows nothing of these"
 		false
 	}
@@ -86,6 +86,7 @@ same() {
 	grep -q '%s/tokens' "$TOP/cli/token_store.c"
 	grep -q '#define PROJECT_FILE ".sandbox.conf"' "$TOP/cli/place.h"
 	grep -rq 'console_history' "$TOP/cli"
+	grep -rq '%s/baselines/' "$TOP/cli"
 }
 
 # options_of SOURCE…: those of a getopt table, or compared by hand.

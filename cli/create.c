@@ -284,23 +284,24 @@ static int send_create(struct cli *cli, const struct ask *q, cJSON **ret, struct
 	return 0;
 }
 
-int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
+/* Cut off before the answer: the same key tells, without a wait, what is being created. The interrupt is there again afterwards.
+ * e is the failure that it was cut off with, and says afterwards what is known. */
+static int ask_again(struct cli *cli, const struct ask *q, cJSON **ret, struct error *e)
 {
-	struct idem key = idem_new();
-	return send_create(cli, &(struct ask){ .spec = spec, .key = o->idempotency_key ? o->idempotency_key : key.text }, ret, err);
-}
-
-/* Cut off while it waited: the same key tells, without a wait, what is being created. The interrupt is there again afterwards. */
-static int ask_again(struct cli *cli, const struct ask *q, cJSON **ret)
-{
+	struct error why = ERROR_INIT;
 	int sig = interrupt_signal();
-	if (!sig)
-		return -1;
 	interrupt_clear();
-	int rc = send_create(cli, &(struct ask){ .spec = q->spec, .key = q->key }, ret, NULL);
+	int rc = send_create(cli, &(struct ask){ .spec = q->spec, .key = q->key }, ret, &why);
 	if (!interrupt_signal())
 		raise(sig);
-	return rc;
+	if (rc == 0)
+		return 0;
+	if (why.code == ERR_NO_CAPACITY)
+		error_set(e, ERR_NO_CAPACITY, "interrupted; nothing was created");
+	else
+		error_set(e, ERR_TIMEOUT, "interrupted before the server answered; whether a sandbox was created is unknown");
+	e->sys = EINTR;
+	return -1;
 }
 
 /* Long polls with one key: each keeps the place that the one before had. */
@@ -337,10 +338,10 @@ int create_send(struct cli *cli, const struct create_options *o, const cJSON *sp
 	bool soon = !o->no_wait && (o->wait_timeout_ms < 0 || o->wait_timeout_ms > SOON_S * 1000);
 	struct ask q = { .spec = spec, .key = key, .end_s = soon ? SOON_S : 0 };
 	int rc = send_create(cli, &q, ret, &e);
-	if (rc != 0 && soon && e.sys == EINTR && ask_again(cli, &q, ret) == 0)
-		return 0;
 	if (rc != 0 && e.code == ERR_NO_CAPACITY && o->wait_capacity_ms > 0)
-		return queue_up(cli, key, spec, o->wait_capacity_ms, ret, err);
+		rc = queue_up(cli, key, spec, o->wait_capacity_ms, ret, &e);
+	if (rc != 0 && e.sys == EINTR && interrupt_signal())
+		rc = ask_again(cli, &q, ret, &e);
 	if (rc != 0 && err)
 		*err = e;
 	return rc;

@@ -78,8 +78,9 @@ int create_parse_disk(const char *what, const char *text, void *field, struct er
 int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err);
 /* Adds the use of a secret, "NAME", "NAME=ENV" or "NAME:/run/secrets/FILE", to a spec's list. ERR_INVALID. */
 int create_add_secret(cJSON *list, const char *text, struct error *err);
-/* POST /v1/sandboxes: {sandbox, operation} (caller frees). Queues for capacity as the options say; create_ask does not. */
-int create_ask(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
+/* POST /v1/sandboxes: {sandbox, operation} (caller frees). Queues for capacity as the options say. Interrupted before
+ * the answer, it asks once more with the same key: 0 when that told what is being created, with interrupt_signal() still set; else the error
+ * has sys EINTR, and code ERR_NO_CAPACITY when nothing was created, ERR_TIMEOUT when that is unknown. */
 int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err);
 /* What the create of that answer came to: as operation_wait. ret_fresh (may be NULL): the answer had it, and its sandbox is of now. */
 int create_await(struct cli *cli, const struct create_options *o, const cJSON *answer, bool *ret_fresh, cJSON **ret, struct error *err);

@@ -178,8 +178,8 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	if (create_send(cli, &o->create, spec, &answer, err) != 0) {
 		if (err->sys != EINTR)
 			return refused(cli);
-		error_set(err, ERR_TIMEOUT, "interrupted before the server answered; whether a sandbox was created is unknown");
-		cli_hint(cli, "`sandbox list` shows it if so");
+		if (err->code != ERR_NO_CAPACITY)
+			cli_hint(cli, "`sandbox list` shows it if so");
 		out_error(cli, err);
 		return 128 + interrupt_signal();
 	}

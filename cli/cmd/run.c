@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -76,22 +75,6 @@ static void take_created(struct run *r, const cJSON *answer, char **ret_operatio
 	*ret_operation = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "operation"), "id"));
 }
 
-/* The answer to the create did not come; whether the server acted is found out by asking again with the same key. */
-static void learn_id(struct run *r, const cJSON *spec)
-{
-	auto_json *answer = NULL;
-	auto_free char *operation = NULL;
-	struct error err = ERROR_INIT;
-	int sig = interrupt_signal();
-	interrupt_clear();
-	if (create_ask(r->cli, &r->o->create, spec, &answer, &err) == 0)
-		take_created(r, answer, &operation);
-	else if (err.code != ERR_NO_CAPACITY)
-		out_warn(r->cli, "whether a sandbox was created is unknown; `sandbox list` shows it if so");
-	if (!interrupt_signal())
-		raise(sig);
-}
-
 static int create(struct run *r, struct error *err)
 {
 	auto_json *spec = NULL;
@@ -102,8 +85,8 @@ static int create(struct run *r, struct error *err)
 	if (create_spec(r->cli, &r->o->create, &no_start, &spec, err) != 0)
 		return -1;
 	if (create_send(r->cli, &r->o->create, spec, &answer, err) != 0) {
-		if (interrupted(err))
-			learn_id(r, spec);
+		if (interrupted(err) && err->code != ERR_NO_CAPACITY)
+			out_warn(r->cli, "%s; `sandbox list` shows it if so", err->message);
 		return -1;
 	}
 	take_created(r, answer, &operation);

@@ -100,3 +100,29 @@ pkill_fakes() {
 	local p
 	for p in $(pgrep -f -- "--socket $FLEET/"); do kill -KILL "$p" 2>/dev/null || true; done
 }
+
+# What became of a command that was posted under a key (its answer is $FLEET/answer.KEY, each run of it a line of $FLEET/ran.KEY).
+field_of() {
+	sandbox operation inspect --json="$2" "$1" | jq -r ".$2"
+}
+
+ended() {
+	case $(field_of "$1" state) in succeeded | failed) ;; *) return 1 ;; esac
+}
+
+# ran_as_said KEY SECONDS WHAT: it ends within that time, ran at most once, and its record says no other.
+ran_as_said() {
+	local op outcome runs
+	op=$(jq -r .operation.id "$FLEET/answer.$1")
+	until_ok "$2" ended "$op"
+	outcome=$(field_of "$op" outcome)
+	runs=$(cat "$FLEET/ran.$1" 2>/dev/null | wc -l)
+	echo "$3, key $1: $outcome, ran $runs"
+	[ "$runs" -le 1 ] || return 1
+	case $outcome in
+	exited) [ "$runs" -eq 1 ] ;;
+	not_started) [ "$runs" -eq 0 ] ;;
+	lost) ;;
+	*) return 1 ;;
+	esac
+}

@@ -73,6 +73,22 @@ interrupt_after() {
 	done
 }
 
+@test "a create that is interrupted at any moment names what it made" {
+	local at pid id out=$BATS_TEST_TMPDIR/out
+	for at in 0.005 0.01 0.02 0.05 0.1 0.2; do
+		sandbox create --image "$IMAGE" --disk-mib 64 </dev/null >"$out" 2>&1 3>&- &
+		pid=$!
+		sleep "$at"
+		kill -TERM "$pid" 2>/dev/null || true
+		wait "$pid" || true
+		sleep 0.3
+		for id in $(sandbox list -q); do
+			grep -q "$id" "$out" || { echo "$id is there after TERM at $at, and nobody said so:"; cat "$out"; return 1; }
+			timeout 60 sandbox delete --wait "$id" >/dev/null
+		done
+	done
+}
+
 @test "a killed run leaves a sandbox that ends by its lifetime" {
 	sandbox run --image "$IMAGE" --disk-mib 64 --ttl 3s -- sleep 100 </dev/null >/dev/null 2>&1 3>&- &
 	pid=$!

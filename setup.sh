@@ -439,11 +439,26 @@ end_daemon() {
 		say "ending $live sandboxes"
 		"$prefix/bin/sandbox" delete --all --yes --wait >"$log" 2>&1 || die_logged 5 "not every sandbox could be ended; nothing was removed"
 	fi
-	if [ "$purge" -eq 1 ]; then "$prefix/bin/sandbox" image remove sandbox-base:latest >"$log" 2>&1 || say "the base image stays: $(tail -n 1 "$log")"; fi
 	say "stopping the local daemon"
 	"$prefix/bin/sandbox" daemon stop >"$log" 2>&1 || die_logged 5 "the daemon did not stop; nothing was removed"
-	# What the probe of the engine runs in has no user's name.
-	[ "$purge" -eq 0 ] || curl -fsS --max-time 20 --unix-socket /var/run/docker.sock -X DELETE "http://engine/images/sandbox-probe:$(cat VERSION)" >/dev/null 2>&1 || :
+}
+
+# The base image, and what the probe of the engine runs in; of the engine, since the daemon may have been stopped before.
+purge_images() {
+	for image in sandbox-base:latest "sandbox-probe:$(cat VERSION)"; do
+		code=$(curl -sS -o "$log" -w '%{http_code}' --max-time 20 --unix-socket /var/run/docker.sock -X DELETE "http://engine/images/$image" 2>/dev/null) || code=
+		case $code in
+		200 | 404) ;;
+		'') say "Docker Engine does not answer: if it has the image $image, that stays" ;;
+		*) say "the image $image stays ($code $(head -c 200 "$log"))" ;;
+		esac
+	done
+}
+
+# An engine that install started where nothing manages services is not ours to end: others may use it.
+tell_of_engine() {
+	pid=$(cat /run/sandbox-dockerd.pid 2>/dev/null) || return 0
+	if kill -0 "$pid" 2>/dev/null; then say "Docker Engine, which was started by hand, goes on: kill $pid ends it"; fi
 }
 
 purge_records() {
@@ -476,9 +491,11 @@ do_uninstall() {
 		return 0
 	fi
 	end_daemon
+	if [ "$purge" -eq 1 ]; then purge_images; fi
 	remove_installed
 	if [ "$purge" -eq 1 ]; then purge_records; else say "settings and the daemon's records stay (--purge removes them)"; fi
 	say "removed from $prefix; packages that were installed stay, Docker Engine among them"
+	tell_of_engine
 }
 
 do_check() {

@@ -238,9 +238,10 @@ static int add_command(cJSON *spec, const struct words *start, struct error *err
 int create_spec(struct cli *cli, const struct create_options *o, const struct words *start, cJSON **ret, struct error *err)
 {
 	auto_json *spec = cJSON_CreateObject();
+	char shown[160];
 	if (o->name && !name_valid(o->name))
-		return error_set(err, ERR_INVALID, "--name: '%.80s' is not a name: a lower-case letter, then up to 62 letters, digits and "
-				 "dashes, not what an id could begin with (four or more hex digits)", o->name);
+		return error_set(err, ERR_INVALID, "--name: '%s' is not a name: a lower-case letter, then up to 62 letters, digits and "
+				 "dashes, not what an id could begin with (four or more hex digits)", text_escape(o->name, strlen(o->name), shown, sizeof(shown)));
 	if (cli->tenant && *cli->tenant)
 		json_add_str(spec, "tenant", cli->tenant);
 	json_add_str(spec, "image", o->image ? o->image : DEFAULT_IMAGE);

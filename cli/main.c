@@ -16,14 +16,15 @@ enum { EXIT_TOOL_FAILED = 125 };
 
 /*
  * A standard descriptor that is closed would be taken by the next file opened, and results written into it. In its place comes
- * /dev/null, opened so that writing still fails: results that reach nobody must not look delivered.
+ * /dev/null, opened so that writing still fails: results that reach nobody must not look delivered. But a closed standard error is what its
+ * owner wants nothing of: what goes there is dropped, and no output beside it is lost for that.
  */
 static int hold_standard_descriptors(void)
 {
 	for (int fd = 0; fd < 3; fd++) {
 		if (fcntl(fd, F_GETFD) >= 0)
 			continue;
-		if (open("/dev/null", O_RDONLY) != fd)
+		if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd)
 			return -1;
 	}
 	return 0;

@@ -241,6 +241,8 @@ interrupted_by() {
 	run -125 --separate-stderr bash -c 'timeout 10 sandbox exec "$ID" -- echo x >&-'
 	[ -n "$stderr" ]
 	run -0 bash -c 'timeout 10 sandbox exec "$ID" -- true >&- 2>&-'
+	run -0 bash -c 'timeout 10 sandbox exec "$ID" -- sh -c "echo dropped >&2; echo kept" 2>&-'
+	[ "$output" = kept ]
 }
 
 @test "shared descriptors keep their flags" {

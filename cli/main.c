@@ -122,6 +122,8 @@ static int dispatch(struct cli *cli, int argc, char **argv)
 	}
 	if (out_finish(&err) != 0) {
 		fprintf(stderr, "sandbox: %s\n", err.message);
+		if (status == 0 && cli->hint)
+			fprintf(stderr, "hint: %s\n", cli->hint);
 		if (status == 0)
 			status = status_of_command(&r) ? EXIT_TOOL_FAILED : error_exit_status(err.code);
 	}

@@ -104,9 +104,12 @@ static int get_sandbox(struct cli *cli, const char *id, cJSON **ret, struct erro
 
 static int print_created(struct cli *cli, const cJSON *answer, const char *id, struct error *err)
 {
-	if (cli->json)
-		return out_json(cli, answer, err);
-	out_line("%s", id);
+	if (cli->json && out_json(cli, answer, err) != 0)
+		return -1;
+	if (!cli->json)
+		out_line("%s", id);
+	if (fflush(stdout) != 0)
+		cli_hint(cli, "the sandbox is there all the same: `sandbox inspect %s` shows it, `sandbox delete %s` ends it", id, id);
 	return 0;
 }
 

@@ -101,7 +101,7 @@ static int run_stop(struct cli *cli, void *opaque, struct error *err)
 		return -1;
 	if (cli->json)
 		return print_daemon(cli, &p, 0, err);
-	out_note(cli, pid > 0 ? "the daemon ended; sandboxes stay as they are" : "no daemon was running");
+	out_note(cli, pid > 0 ? "the daemon ended; sandboxes stay as they are, and the next command that needs it starts it again" : "no daemon was running");
 	return 0;
 }
 

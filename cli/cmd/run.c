@@ -215,7 +215,7 @@ const struct verb verb_run = {
 	.flags = VERB_STATUS_OF_COMMAND | VERB_PROJECT,
 	.summary = "run a command in a new sandbox, then delete it",
 	.manual = "Creates a sandbox, runs the command as exec does and deletes the sandbox, also when the command fails, when the connection "
-		  "breaks and when INT, TERM or HUP arrive at any moment.\n"
+		  "breaks and when INT, TERM or HUP arrive at any moment. What is killed with KILL cannot clean up: that sandbox ends with its --ttl.\n"
 		  "\n"
 		  "--upload copies a directory's contents (or a file) into /workspace, where the command then starts unless --cwd says otherwise; "
 		  "when that fails, the command is not run. --download copies results into the current directory, whatever the command's status.\n"

@@ -511,6 +511,13 @@ asked() { # n-th request's method and target
 	[[ $output == ID* ]]
 }
 
+@test "a create whose id could not be written names the sandbox that is there" {
+	offer_create succeeded
+	run --separate-stderr sh -c 'timeout 20 sandbox create >/dev/full'
+	[ "$status" -eq 1 ]
+	[[ $stderr == *"standard output"*"sandbox delete $ID"* ]]
+}
+
 @test "a large list reaches a slow reader whole" {
 	jq -nc --argjson s "$(sandbox_json running)" '{sandboxes: [range(800) | $s]}' >"$DIR/a/GET_v1_sandboxes.json"
 	run bash -c 'timeout 30 sandbox list --json | { sleep 1; cat; } | jq length'

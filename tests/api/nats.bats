@@ -2,18 +2,13 @@
 # Events to NATS: at least once, in order, with their ids; an outage is caught up, and nothing else notices it.
 
 load ../lib/helpers.bash
+load ../lib/tls
+load ../lib/nats
 
 setup_file() {
 	need_engine
-	command -v nats-server >/dev/null 2>&1 || skip "no nats-server"
-	export NATS_DIR=$BATS_FILE_TMPDIR NATS_PORT
-	NATS_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	# A stream that is there whenever the server is: made on another port, before anybody publishes.
-	local port
-	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	nats_run "$port"
-	until_ok 10 "$TOP/tests/lib/nats_stream.py" "$port" create 'test.events.>'
-	nats_stop TERM
+	need_nats
+	nats_prepare "$BATS_FILE_TMPDIR"
 	# The daemon is first: NATS may come later.
 	sbx_start --set policy.max_host_pressure=1 --set "events.nats_url=nats://127.0.0.1:$NATS_PORT" --set events.nats_subject=test.events
 }
@@ -23,36 +18,6 @@ teardown_file() {
 	sbx_stop
 }
 
-nats_run() {
-	nats-server -a 127.0.0.1 -p "$1" -js -sd "$NATS_DIR/js" >>"$NATS_DIR/nats.log" 2>&1 3>&- 4>&- &
-	echo $! >"$NATS_DIR/nats.pid"
-	until_ok 10 nats_up "$1"
-}
-
-nats_up() {
-	(: >"/dev/tcp/127.0.0.1/$1") 2>/dev/null
-}
-
-nats_start() {
-	nats_run "$NATS_PORT"
-}
-
-nats_stop() {
-	[ -f "$NATS_DIR/nats.pid" ] || return 0
-	kill -"${1:-KILL}" "$(cat "$NATS_DIR/nats.pid")" 2>/dev/null || true
-	sbx_gone "$(cat "$NATS_DIR/nats.pid")"
-	rm -f "$NATS_DIR/nats.pid"
-}
-
-got() {
-	"$TOP/tests/lib/nats_stream.py" "$NATS_PORT" read
-}
-
-# What the stream has is what the store has, in the same order.
-same_as_stored() {
-	[ "$(got 2>/dev/null | jq -r .id)" = "$(sandbox events -q)" ]
-}
-
 @test "without NATS everything works; when it comes it gets all there is, in order" {
 	local id
 	id=$(sbx_create --name one | tail -n 1)
@@ -60,10 +25,10 @@ same_as_stored() {
 	grep -q 'not publishing: no connection to NATS' "$SBX_DIR/log"
 	nats_start
 	until_ok 15 same_as_stored
-	[ "$(jq -r "select(.type == \"sandbox.running\") | .sandbox_id" <<<"$(got)")" = "$id" ]
+	[ "$(jq -r "select(.type == \"sandbox.running\") | .sandbox_id" <<<"$(nats_got)")" = "$id" ]
 	# The subject ends with the type, the message id is the event's.
-	[ "$(got | jq -r .subject | head -n 1)" = test.events.sandbox.scheduled ]
-	[ "$(got | jq -r 'select(.msg_id != .id) | .id' | wc -l)" -eq 0 ]
+	[ "$(nats_got | jq -r .subject | head -n 1)" = test.events.sandbox.scheduled ]
+	[ "$(nats_got | jq -r 'select(.msg_id != .id) | .id' | wc -l)" -eq 0 ]
 	until_ok 5 grep -q 'publishing again' "$SBX_DIR/log"
 }
 
@@ -88,7 +53,7 @@ same_as_stored() {
 	sbx_daemon
 	sandbox exec one -- true
 	until_ok 10 same_as_stored
-	[ "$(got | jq -r .id | sort | uniq -d | wc -l)" -eq 0 ]
+	[ "$(nats_got | jq -r .id | sort | uniq -d | wc -l)" -eq 0 ]
 }
 
 @test "a subject that is none is refused" {

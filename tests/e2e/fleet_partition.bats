@@ -1,18 +1,21 @@
 #!/usr/bin/env bats
 # Two controllers on one PostgreSQL and three workers, each worker on a network of its own whose cable is pulled at random moments while
-# commands are asked for: none runs twice, each ends with an outcome, and afterwards records and processes agree.
-# FLEET_ROUNDS=30 for the long run; FLEET_SEED repeats one.
+# commands are asked for: none runs twice, each ends with an outcome, and afterwards records and processes agree. Controllers, workers and
+# NATS are killed, too: every event gets there, in order. FLEET_ROUNDS=30 for the long run, with FLEET_DATABASE=1 also the database is
+# killed (nobody else may use it); FLEET_SEED repeats a run.
 
 load ../lib/helpers
 load ../lib/tls
 load ../lib/fleet
 load ../lib/postgres
+load ../lib/nats
 
 WORKERS=(w1 w2 w3)
 
 setup_file() {
 	[ "$(id -u)" -eq 0 ] || skip "not root: networks of their own need it"
 	need_postgres
+	need_nats
 	export PG_NAME=partition_$$ NET=fp$$ PORT2
 	pg_database "$PG_NAME"
 	PORT2=$(free_port)
@@ -24,6 +27,8 @@ setup_file() {
 	FLEET_CERT="DNS:localhost,IP:127.0.0.1,IP:10.213.1.1,IP:10.213.2.1,IP:10.213.3.1"
 	export FLEET_CERT
 	fleet_start_dirs
+	nats_prepare "$FLEET/nats"
+	nats_start
 	first
 	second
 	local w
@@ -39,6 +44,7 @@ teardown_file() {
 	[ -n "${PG_NAME:-}" ] || return 0
 	local i
 	for i in 1 2 3; do cable "w$i" up || true; done
+	nats_stop
 	fleet_stop
 	for i in 1 2 3; do ip netns delete "$NET-w$i" 2>/dev/null || true; done
 	pg_drop "$PG_NAME"
@@ -64,7 +70,8 @@ cable() {
 }
 
 shared() {
-	echo --set store.driver=postgresql --set "store.url=$PG_URL" --set "peers.secret_file=$FLEET/secret" --set "peers.ca_file=$FLEET/tls/ca.pem"
+	echo --set store.driver=postgresql --set "store.url=$PG_URL" --set "peers.secret_file=$FLEET/secret" --set "peers.ca_file=$FLEET/tls/ca.pem" \
+		--set "events.nats_url=nats://127.0.0.1:$NATS_PORT" --set events.nats_subject=test.events
 }
 
 # controller NAME PORT
@@ -106,6 +113,10 @@ agree() {
 	[ "$(inits)" -eq "$(sandbox list --json=state | grep -o running | wc -l)" ]
 }
 
+outage() {
+	sleep "$((RANDOM % ${FLEET_OUTAGE:-3})).$((RANDOM % 10))"
+}
+
 # For some of them the cable is out for longer than a link may be silent.
 disturb() {
 	case $1 in
@@ -121,16 +132,26 @@ disturb() {
 		fleet_kill "${1#kill-}" KILL
 		worker "${1#kill-}"
 		;;
+	nats)
+		nats_stop KILL
+		outage
+		nats_start
+		;;
+	database)
+		pg_ctl -m immediate stop
+		outage
+		pg_ctl start
+		;;
 	*)
 		cable "$1" down
-		sleep "$((RANDOM % ${FLEET_OUTAGE:-3})).$((RANDOM % 10))"
+		outage
 		cable "$1" up
 		;;
 	esac
 }
 
 round() {
-	local n=$1 i key pids='' what kinds=(w1 w2 w3 w1 w2 w3 controller second kill-w1 kill-w3)
+	local n=$1 i key pids='' what kinds=(w1 w2 w3 w1 w2 w3 controller second kill-w1 kill-w3 nats nats ${FLEET_DATABASE:+database database})
 	what=${kinds[RANDOM % ${#kinds[@]}]}
 	for i in 1 2 3 4 5 6; do
 		key=r$n-$i
@@ -151,6 +172,25 @@ round() {
 	until_ok 30 agree
 	for n in 1 2 3; do timeout 60 sandbox delete "box$n"; done
 	until_ok 30 agree
+}
+
+gone() {
+	! sandbox list --json=id | grep -q "$1"
+}
+
+@test "NATS that was away with the controller that died gets every event, in order" {
+	local id w
+	nats_stop KILL
+	id=$(sandbox create -q --image any --name told)
+	fleet_kill controller KILL
+	SANDBOX_URL=unix://$FLEET/second/d.sock timeout 60 sandbox delete --no-wait "$id"
+	nats_start
+	first
+	for w in "${WORKERS[@]}"; do until_ok 90 link_up "$w"; done
+	until_ok 60 gone "$id"
+	until_ok 90 same_as_stored
+	[ "$(nats_got | jq -r 'select(.msg_id != .id) | .id' | wc -l)" -eq 0 ]
+	nats_got | jq -e -s --arg id "$id" 'map(select(.sandbox_id == $id) | .type) | .[0] == "sandbox.scheduled" and index("sandbox.running") < index("sandbox.stopped")'
 }
 
 @test "a create and deletes behind a pulled cable are done when it is back, and no node is over its limit" {

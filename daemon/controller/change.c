@@ -227,17 +227,23 @@ static int end_execs(struct change *ch, const struct sandbox_head *h, enum outco
 	return rc;
 }
 
-int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, enum outcome execs, struct error *err)
+int change_release(struct change *ch, const struct id *sandbox, struct error *err)
 {
 	struct reservation r;
-	if (end_execs(ch, h, execs, err) != 0 || change_move(ch, h, to, NULL, err) != 0)
-		return -1;
-	int rc = store_release(ch->tx, &h->id, &r, err);
+	int rc = store_release(ch->tx, sandbox, &r, err);
 	if (rc == 1) {
 		ch->given = xrealloc(ch->given, ch->n_given + 1, sizeof(*ch->given));
 		ch->given[ch->n_given++] = r;
 	}
+	return rc < 0 ? -1 : 0;
+}
+
+int change_end_sandbox(struct change *ch, struct sandbox_head *h, const struct sandbox_change *to, enum outcome execs, struct error *err)
+{
+	if (end_execs(ch, h, execs, err) != 0 || change_move(ch, h, to, NULL, err) != 0)
+		return -1;
+	int rc = change_release(ch, &h->id, err);
 	/* One of a pool is to be replaced now; its retention begins. */
 	change_wake(ch, h->tenant[0] ? ch->now + controller_settings(ch->c).retention_ms * 1000 : ch->now);
-	return rc < 0 ? -1 : 0;
+	return rc;
 }

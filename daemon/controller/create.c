@@ -213,7 +213,7 @@ static int commit_create(struct change *ch, struct asked *a, struct reservation 
 	if (write_rows(ch, a, ret, warm, err) != 0 || lookup_operation(ch->tx, &a->key.operation, &ret->operation, err) != 0)
 		return -1;
 	change_work(ch, &s->node_id);
-	change_wake(ch, s->expires_us);
+	change_wake(ch, nodes_several(ch->c) && ch->now + STRAND_LOOK_US < s->expires_us ? ch->now + STRAND_LOOK_US : s->expires_us);
 	return change_commit(ch, err);
 }
 

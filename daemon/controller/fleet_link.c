@@ -3,6 +3,7 @@
 
 #include "daemon/controller/identity.h"
 #include "daemon/controller/internal.h"
+#include "shared/base/limits.h"
 #include "shared/base/log.h"
 #include "shared/base/parse.h"
 
@@ -172,11 +173,14 @@ static int note_closed(struct controller *c, const struct id *node, int64_t epoc
 	return db_commit(steal(&tx), err);
 }
 
+enum { SETTLE_US = 100 * 1000 }; /* past the moment from which it counts as away */
+
 /* Other controllers look here for the way to a node. */
 void controller_link_closed(struct controller *c, const struct id *node, int64_t epoch)
 {
 	struct error err = ERROR_INIT;
 	nodes_let_go(c, node);
+	hooks_wake(c->hooks, store_now(c->store), LIMIT_NODE_AWAY_MS * INT64_C(1000) + SETTLE_US);
 	if (store_shared(c->store) && note_closed(c, node, epoch, &err) != 0)
 		log_debug("link", "that the link of node=%s is gone is not noted: %s", node->text, err.message);
 }

@@ -113,6 +113,8 @@ void change_done(struct change *ch); /* rolls back what was not committed */
 
 /* lookup_head, then nobody else changes the sandbox until the change is done. */
 int change_lookup(struct change *ch, const struct caller *who, const char *ref, struct sandbox_head *ret, struct error *err);
+/* What a sandbox holds of its node is free again, also in memory once this is committed. */
+int change_release(struct change *ch, const struct id *sandbox, struct error *err);
 /* The operation's row, its sandbox locked likewise. 1, 0 or -1 as store_op_head. */
 int change_op(struct change *ch, const struct id *op, struct op_head *ret, struct error *err);
 void change_work(struct change *ch, const struct id *node);
@@ -228,6 +230,19 @@ void nodes_forget(struct controller *c, const struct id *node);
 bool nodes_reachable(struct controller *c, const struct id *node);
 /* What waits for it waits until it is back, which may be never. */
 bool nodes_away(struct controller *c, const struct id *node, char ret_name[static NAME_MAX_LEN + 1]);
+
+/* More than one is known; one of them is away. */
+bool nodes_several(struct controller *c);
+bool nodes_any_away(struct controller *c);
+
+/* --- strand.c --- */
+
+/* How often unfinished creates are looked at for nodes that went away, where there are several. */
+enum { STRAND_LOOK_US = 5 * 1000 * 1000 };
+/* Places creates anew whose node is away and cannot have begun with what the user asked for; lowers *next_us to when to look again. */
+int strand_look(struct controller *c, int64_t *next_us, struct error *err);
+/* Whether a create that a node was given may have started something of the user's there. */
+bool strand_may_have_begun(const struct sandbox *s, uint32_t attempt);
 
 /* --- watch.c, hooks.c --- */
 

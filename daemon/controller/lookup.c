@@ -327,6 +327,17 @@ static void add_progress(struct controller *c, struct operation *o)
 		o->progress = hooks_get_progress(c->hooks, &o->id);
 }
 
+static const char *waits_for(const struct operation *o, const struct sandbox *s)
+{
+	if (o->kind == OPK_EXEC)
+		return "how the command ended is known when it is back";
+	if (o->kind == OPK_DELETE)
+		return "this is done when it is back";
+	if (strand_may_have_begun(s, o->attempt))
+		return "its command may have begun there, so no other node takes it; it goes on when the node is back";
+	return "it is created by another as soon as one has room, or there when it is back";
+}
+
 /* Creates and deletes wait for a node that is away. */
 static int add_node_view(struct controller *c, struct db_tx *tx, struct operation *o, struct error *err)
 {
@@ -336,10 +347,16 @@ static int add_node_view(struct controller *c, struct db_tx *tx, struct operatio
 		return 0;
 	if (store_op_head(tx, &o->id, &head, err) < 0)
 		return -1;
+	auto_sandbox s;
+	sandbox_init(&s);
 	o->unreachable = nodes_away(c, &head.node, node);
-	if (o->unreachable && !o->progress)
-		o->progress = xasprintf("node %s is away: %s when it is back", node,
-					o->kind == OPK_EXEC ? "how the command ended is known" : "this is done");
+	/* What a create said last was said before its node went. */
+	if (!o->unreachable || (o->progress && o->kind != OPK_CREATE))
+		return 0;
+	if (store_sandbox_get(tx, &o->sandbox_id, &s, err) < 0)
+		return -1;
+	free(o->progress);
+	o->progress = xasprintf("node %s is away: %s", node, waits_for(o, &s));
 	return 0;
 }
 

@@ -18,6 +18,7 @@ struct node_extra {
 	int64_t stored_ms;
 	bool ours;             /* reports to this controller */
 	int64_t closed_ms;     /* monotonic: since when its link is gone; 0: not known to be */
+	int64_t closed_us;     /* the same by the store's clock */
 	char boot[BOOT_TEXT_MAX]; /* of its machine; "": this one's */
 	int64_t row_seen_us;   /* of another controller's node: the row's mark of life, and what it said */
 	char *row_offers;
@@ -168,18 +169,40 @@ bool nodes_reachable(struct controller *c, const struct id *node)
 }
 
 /* Nodes that were not heard of since this daemon started are given the time to dial. */
+static bool away_now(const struct nodes *n, const struct node_extra *x, int64_t now_ms)
+{
+	return is_stale(x, now_ms) && (x->closed_ms || now_ms - n->loaded_ms > LIMIT_NODE_STALE_MS);
+}
+
 bool nodes_away(struct controller *c, const struct id *node, char ret_name[static NAME_MAX_LEN + 1])
 {
 	struct node_view *v = NULL;
-	int64_t now_ms = clock_mono_ms();
 	pthread_mutex_lock(&c->nodes.lock);
 	struct node_extra *x = find(&c->nodes, node, &v);
-	bool away = x && is_stale(x, now_ms) && now_ms - c->nodes.loaded_ms > LIMIT_NODE_STALE_MS;
-	away |= x && x->closed_ms && is_stale(x, now_ms);
+	bool away = x && away_now(&c->nodes, x, clock_mono_ms());
 	if (away)
 		snprintf(ret_name, NAME_MAX_LEN + 1, "%s", v->name);
 	pthread_mutex_unlock(&c->nodes.lock);
 	return away;
+}
+
+bool nodes_several(struct controller *c)
+{
+	pthread_mutex_lock(&c->nodes.lock);
+	bool several = c->nodes.len > 1;
+	pthread_mutex_unlock(&c->nodes.lock);
+	return several;
+}
+
+bool nodes_any_away(struct controller *c)
+{
+	int64_t now_ms = clock_mono_ms();
+	bool any = false;
+	pthread_mutex_lock(&c->nodes.lock);
+	for (size_t i = 0; !any && i < c->nodes.len; i++)
+		any = away_now(&c->nodes, c->nodes.extra[i], now_ms);
+	pthread_mutex_unlock(&c->nodes.lock);
+	return any;
 }
 
 /* --- from the store --- */
@@ -226,7 +249,10 @@ static void read_offers(struct node_view *v, struct node_extra *x, const char *t
 /* A changed mark is a sign of life now, whatever the other machine's clock says. */
 static void follow_row(struct nodes *n, struct node_view *v, struct node_extra *x, const struct node_row *row)
 {
-	if (x->ours || row->seen_us == x->row_seen_us)
+	/* What this controller wrote before the link ended says nothing of the time after. */
+	if (x->ours || (x->closed_ms && row->seen_us <= x->closed_us))
+		x->row_seen_us = row->seen_us;
+	if (row->seen_us == x->row_seen_us)
 		return;
 	int64_t age_ms = x->row_seen_us ? 0 : (n->now_us - row->seen_us) / 1000;
 	x->row_seen_us = row->seen_us;
@@ -371,8 +397,10 @@ void nodes_let_go(struct controller *c, const struct id *node)
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
 	struct node_extra *x = find(&c->nodes, node, &v);
-	if (x && x->ours)
+	if (x && x->ours) {
 		x->closed_ms = clock_mono_ms();
+		x->closed_us = store_now(c->store);
+	}
 	if (x)
 		x->ours = false;
 	pthread_mutex_unlock(&c->nodes.lock);

@@ -196,15 +196,16 @@ int64_t controller_reap(struct controller *c)
 	hooks_begin_wake(c->hooks);
 	queue_serve(c, &other);
 	if (!store_leads(c->store)) {
-		/* Another daemon does it, and this one is told when it has become the one. Retries of removals are each daemon's own. */
-		if (doubts_settle(c, &err) != 0 || retry(c, &next, &err) != 0)
+		/* Another daemon does it, and this one is told when it has become the one. Retries of removals are each
+		 * daemon's own, and which nodes are away each sees for itself. */
+		if (doubts_settle(c, &err) != 0 || retry(c, &next, &err) != 0 || strand_look(c, &next, &err) != 0)
 			next = store_now(c->store) + RETRY_US;
 		sooner(&next, other);
 		next = hooks_end_wake(c->hooks, next);
 		return next ? store_wall(c->store, next) : 0;
 	}
 	if (doubts_settle(c, &err) != 0 || expire(c, &next, &err) != 0 || tunnels_expire(c, &next, &err) != 0 || retry(c, &next, &err) != 0 ||
-	    pools_keep(c, &other, &err) != 0 || prune(c, &next, &err) != 0) {
+	    strand_look(c, &next, &err) != 0 || pools_keep(c, &other, &err) != 0 || prune(c, &next, &err) != 0) {
 		/* A database that went away has been reported where it was noticed. */
 		log_line(err.code == ERR_UNAVAILABLE && store_shared(c->store) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "reaper", "%s", err.message);
 		next = store_now(c->store) + RETRY_US;

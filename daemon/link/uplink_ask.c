@@ -116,8 +116,12 @@ static void on_connect(struct upstream *up, int (*fn)(void *ctx, struct error *e
 static bool wants_delete(struct upstream *up, const struct id *sandbox)
 {
 	auto_buf answer = BUF_INIT;
-	if (!connected(up) || uplink_ask(of(up), "wants_delete", about("sandbox", sandbox), QUICK_MS, &answer, NULL) != 0)
+	struct error err = ERROR_INIT;
+	if (!connected(up))
 		return false;
+	/* One that was placed elsewhere while this node was away is not wanted here. */
+	if (uplink_ask(of(up), "wants_delete", about("sandbox", sandbox), QUICK_MS, &answer, &err) != 0)
+		return err.code == ERR_FORBIDDEN;
 	return strcmp(buf_str(&answer), "yes") == 0;
 }
 
@@ -133,10 +137,11 @@ static int64_t deadline(struct upstream *up, const struct id *sandbox)
 
 static int complete(struct upstream *up, const struct completion *done, struct error *err)
 {
-	if (uplink_ask(of(up), "complete", completion_to_json(done), ASK_MS, NULL, err) != 0)
-		return -1;
-	hold(of(up), &done->operation, false);
-	return 0;
+	struct error e = ERROR_INIT;
+	int rc = uplink_ask(of(up), "complete", completion_to_json(done), ASK_MS, NULL, &e);
+	if (rc == 0 || e.code == ERR_FORBIDDEN || e.code == ERR_NOT_FOUND)
+		hold(of(up), &done->operation, false);
+	return rc == 0 ? 0 : error_set(err, e.code, "%s", e.message);
 }
 
 static void progress(struct upstream *up, const struct id *operation, const char *text)

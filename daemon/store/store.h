@@ -106,6 +106,14 @@ int store_sandbox_move(struct db_tx *tx, struct sandbox_head *h, const struct sa
 int store_sandbox_set_delete(struct db_tx *tx, struct sandbox_head *h, const struct id *op, enum outcome why, int64_t now,
 			     struct error *err);
 int store_sandbox_set_expiry(struct db_tx *tx, struct sandbox_head *h, int64_t expires_us, int64_t now, struct error *err);
+/* Another node gets the sandbox that operation creates. */
+struct sandbox_place {
+	const struct id *sandbox, *node;
+	const char *node_name;
+	enum tier tier;
+	const char *decision;
+};
+int store_sandbox_replace(struct db_tx *tx, const struct sandbox_place *p, const struct id *operation, int64_t now, struct error *err);
 
 /* One page, newest first. Specs are kept as text until store_page_decode, which needs no transaction. */
 struct sandbox_page {
@@ -236,6 +244,7 @@ void op_list_done(struct op_list *l);
 struct op_filter {
 	const struct id *node;
 	const struct id *sandbox;
+	bool creates;           /* … creates that somebody asked for, of all nodes, or … */
 	const char *other_boot; /* … commands begun in another boot than this: of the node, else of those that did not join from elsewhere */
 };
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err);

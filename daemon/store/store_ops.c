@@ -258,10 +258,11 @@ void op_list_done(struct op_list *l)
 
 int store_op_open(struct db_tx *tx, const struct op_filter *f, struct op_list *ret, struct error *err)
 {
-	struct db_stmt *s = db_query(tx, f->other_boot ? Q_OP_OTHER_BOOT : f->sandbox ? Q_OP_OPEN_SANDBOX : Q_OP_OPEN_NODE);
+	struct db_stmt *s = db_query(tx, f->creates ? Q_OP_OPEN_CREATES : f->other_boot ? Q_OP_OTHER_BOOT : f->sandbox ? Q_OP_OPEN_SANDBOX : Q_OP_OPEN_NODE);
 	struct op_list l = { .len = 0 };
 	int rc;
-	db_bind_text(s, 1, f->other_boot ? f->other_boot : f->node->text);
+	if (!f->creates)
+		db_bind_text(s, 1, f->other_boot ? f->other_boot : f->node->text);
 	if (f->sandbox || f->other_boot)
 		db_bind_text(s, 2, f->sandbox ? f->sandbox->text : f->node ? f->node->text : "");
 	while ((rc = db_step(s, err)) == 1) {

@@ -239,6 +239,23 @@ int store_sandbox_set_expiry(struct db_tx *tx, struct sandbox_head *h, int64_t e
 	return 0;
 }
 
+int store_sandbox_replace(struct db_tx *tx, const struct sandbox_place *p, const struct id *operation, int64_t now, struct error *err)
+{
+	struct db_stmt *s = db_query(tx, Q_SANDBOX_SET_NODE);
+	db_bind_text(s, 1, p->sandbox->text);
+	db_bind_text(s, 2, p->node->text);
+	db_bind_text(s, 3, p->node_name);
+	db_bind_text(s, 4, tier_text(p->tier));
+	db_bind_text(s, 5, p->decision);
+	db_bind_i64(s, 6, now);
+	if (db_run(s, NULL, err) != 0)
+		return -1;
+	s = db_query(tx, Q_OP_SET_NODE);
+	db_bind_text(s, 1, operation->text);
+	db_bind_text(s, 2, p->node->text);
+	return db_run(s, NULL, err);
+}
+
 /* --- pages --- */
 
 /* Chooses the query whose index serves exactly this question. */

@@ -81,6 +81,12 @@ static void record(struct worker *w, const struct id *sandbox, const struct comp
 
 	if (w->o.up->ops->complete(w->o.up, c, &err) == 0)
 		return;
+	/* It was given to another node, or is past its retention: reconciliation removes what was made. */
+	if (err.code == ERR_FORBIDDEN || err.code == ERR_NOT_FOUND) {
+		log_warn("worker", "the end of operation=%s is of no use to the controller: %s", c->operation.text, err.message);
+		worker_resync(w);
+		return;
+	}
 	log_error("worker", "recording the end of operation=%s, next try in %lld ms: %s", c->operation.text, (long long)delay_ms, err.message);
 	complete_later(w, sandbox, c, delay_ms);
 }

@@ -409,6 +409,41 @@ static void an_end_that_cannot_be_recorded_is_recorded_later(void **state)
 	log_set_level(LOG_LEVEL_ERROR);
 }
 
+/* The controller gave the create to another node while this one could not be asked. */
+static struct world *elsewhere;
+static atomic_int told_elsewhere;
+
+static int complete_elsewhere(struct upstream *up, const struct completion *done, struct error *err)
+{
+	(void)up;
+	(void)done;
+	if (atomic_fetch_add(&told_elsewhere, 1) == 0)
+		run_sql(elsewhere, "UPDATE sandboxes SET node_id = 'another'; UPDATE operations SET node_id = 'another'");
+	return error_set(err, ERR_FORBIDDEN, "the operation is not of this node");
+}
+
+static void what_was_placed_elsewhere_meanwhile_is_removed(void **state)
+{
+	struct world *w = *state;
+	struct id op;
+
+	need_init(w);
+	const struct upstream_ops *before = w->up->ops;
+	struct upstream_ops ops = *before;
+	ops.complete = complete_elsewhere;
+	elsewhere = w;
+	atomic_store(&told_elsewhere, 0);
+	w->up->ops = &ops;
+	struct id id = ask_create(w, "any/image", &op);
+	int64_t until = clock_mono_ms() + WAIT_MS;
+	while (atomic_load(&told_elsewhere) == 0 && clock_mono_ms() < until)
+		usleep(POLL_US);
+	wait_traceless(w, &id);
+	/* It is not told again and again. */
+	assert_int_equal(atomic_load(&told_elsewhere), 1);
+	w->up->ops = before;
+}
+
 static void the_worker_knows_a_moved_deadline(void **state)
 {
 	struct world *w = *state;
@@ -669,6 +704,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_end_of_process_1_is_noticed, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_a_command_wrote_outlives_its_sandbox, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_end_that_cannot_be_recorded_is_recorded_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_placed_elsewhere_meanwhile_is_removed, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_worker_knows_a_moved_deadline, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_adopts_what_runs, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_finds_what_ended_meanwhile, setup, teardown),

@@ -25,22 +25,29 @@ struct risk_signal {
 	int points;
 };
 
+/* Why something is not offered; apart from what every decision reads of every node. */
+struct node_reasons {
+	char tier[TIER_COUNT][256];
+	char network[NETWORK_COUNT][256];
+};
+
+/* What the gates look at comes first: a decision walks over thousands of these. */
 struct node_view {
-	struct id id;
-	char name[NAME_MAX_LEN + 1];
-	char region[64];
-	const struct map *labels;      /* borrowed */
-	struct resources total, free;
-	uint32_t max_sandboxes, sandboxes;
-	double pressure;
 	bool stale, draining;
 	bool tiers[TIER_COUNT];
-	char tier_reason[TIER_COUNT][256]; /* why a tier is not offered */
 	bool network[NETWORK_COUNT];
-	char network_reason[NETWORK_COUNT][256];
 	bool tunnels;
 	bool warm_image;               /* has the asked image */
+	uint32_t max_sandboxes, sandboxes;
+	double pressure;
+	struct resources total, free;
+	uint64_t label_bits_absent;    /* ~aegis_label_bits(labels); 0: not computed */
+	const struct map *labels;      /* borrowed */
 	const struct strv *anti_affinity; /* keys of the sandboxes it runs; borrowed, NULL: none */
+	const struct node_reasons *reasons; /* borrowed, NULL: none */
+	char region[64];
+	struct id id;
+	char name[NAME_MAX_LEN + 1];
 };
 
 struct node_verdict {
@@ -69,6 +76,8 @@ struct decision {
 void decision_init(struct decision *d);
 void decision_done(struct decision *d);
 
+/* A bit for each label, several to one bit: what lacks the bit lacks the label, so that most nodes need no look at theirs. */
+uint64_t aegis_label_bits(const struct map *labels);
 /* Score, signals and required tier. */
 void aegis_assess(const struct spec *spec, const struct policy *policy, struct decision *d);
 /* Gates and rank over nodes; fills placed/node/nodes/refusal. Call after aegis_assess. Never picks a weaker tier. */

@@ -57,6 +57,20 @@ static struct fit fit_of(const struct resources *ask, const struct node_view *n)
 	return f;
 }
 
+uint64_t aegis_label_bits(const struct map *labels)
+{
+	uint64_t bits = 0;
+	for (size_t i = 0; i < labels->len; i++) {
+		uint64_t hash = 14695981039346656037ULL;
+		for (const char *p = labels->items[i].key; *p; p++)
+			hash = (hash ^ (unsigned char)*p) * 1099511628211ULL;
+		for (const char *p = labels->items[i].value; *p; p++)
+			hash = (hash ^ (unsigned char)*p) * 1099511628211ULL;
+		bits |= 1ULL << (hash >> 58);
+	}
+	return bits;
+}
+
 /* The first required label the node lacks, NULL when it has all. */
 static const struct kv *missing_label(const struct spec *s, const struct node_view *n)
 {
@@ -101,22 +115,40 @@ static bool reaches(const struct spec *s, enum tier required)
 	return s->network != NETWORK_OPEN || required == TIER_CONTAINER;
 }
 
-/* The first gate the node fails: its health, what it offers, what was asked of it, what it has left. */
-static enum gate check(const struct spec *s, const struct policy *p, enum tier required, const struct node_view *n)
+/* Placement as a whole: the first pass fills gates and best, the second explains. */
+struct pass {
+	const struct spec *spec;
+	const struct policy *policy;
+	enum tier required;
+	uint64_t label_bits; /* of the required ones */
+	const struct node_view *nodes;
+	size_t n;
+	unsigned gates_seen; /* bit per gate */
+	unsigned curable;    /* those that some node passes when sandboxes on it end */
+	const struct node_view *best;
+	int best_rank;
+};
+
+/*
+ * The first gate the node fails: its health, what it offers, what was asked of it, what it has left. *ret_fit is set when it passes all.
+ * With its labels by their bits alone: reading thousands of texts takes longer than all the rest.
+ */
+static enum gate check_quickly(const struct pass *ps, const struct node_view *n, struct fit *ret_fit)
 {
+	const struct spec *s = ps->spec;
 	if (n->stale)
 		return GATE_STALE;
 	if (n->draining)
 		return GATE_DRAINING;
-	if (!(n->pressure <= p->max_host_pressure)) /* also when it is no number */
+	if (!(n->pressure <= ps->policy->max_host_pressure)) /* also when it is no number */
 		return GATE_PRESSURE;
-	if (!n->tiers[required])
+	if (!n->tiers[ps->required])
 		return GATE_TIER;
-	if (!n->network[s->network] || !reaches(s, required))
+	if (!n->network[s->network] || !reaches(s, ps->required))
 		return GATE_NETWORK;
 	if (s->n_exposures > 0 && !n->tunnels)
 		return GATE_EXPOSURE;
-	if (missing_label(s, n))
+	if (ps->label_bits & n->label_bits_absent)
 		return GATE_LABEL;
 	if (affinity_hit(s, n))
 		return GATE_ANTI_AFFINITY;
@@ -125,7 +157,14 @@ static enum gate check(const struct spec *s, const struct policy *p, enum tier r
 	enum gate resource = resource_gate(&s->resources, &n->free);
 	if (resource != GATE_PASSED)
 		return resource;
-	return fit_of(&s->resources, n).least < p->reserve_ratio ? GATE_RESERVE : GATE_PASSED;
+	*ret_fit = fit_of(&s->resources, n);
+	return ret_fit->least < ps->policy->reserve_ratio ? GATE_RESERVE : GATE_PASSED;
+}
+
+static enum gate check(const struct pass *ps, const struct node_view *n, struct fit *ret_fit)
+{
+	enum gate g = check_quickly(ps, n, ret_fit);
+	return (g == GATE_PASSED || g > GATE_LABEL) && missing_label(ps->spec, n) ? GATE_LABEL : g;
 }
 
 static int region_points(const struct spec *s, const struct node_view *n)
@@ -140,9 +179,8 @@ static int nearest(double v)
 	return (int)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
-static int rank_of(const struct spec *s, const struct node_view *n)
+static int rank_of(const struct spec *s, const struct node_view *n, struct fit f)
 {
-	struct fit f = fit_of(&s->resources, n);
 	double pressure = n->pressure < 0.0 ? 0.0 : n->pressure > 1.0 ? 1.0 : n->pressure;
 	int rank = 1000 + nearest(500 * f.least) + region_points(s, n) - nearest(220 * (f.most - f.least)) - nearest(300 * pressure);
 	rank += n->warm_image ? 120 : 0;
@@ -202,13 +240,13 @@ static void put_gate(struct text *t, enum gate g, const struct spec *s, const st
 		put(t, "node %s has pressure %.2f, over %.2f", n->name, n->pressure, p->max_host_pressure);
 		return;
 	case GATE_TIER:
-		put_offer(t, "tier", tier_text(required), n, n->tier_reason[required]);
+		put_offer(t, "tier", tier_text(required), n, n->reasons ? n->reasons->tier[required] : "");
 		return;
 	case GATE_NETWORK:
 		if (n->network[s->network])
 			put(t, "network %s is for containers, and tier %s is needed", network_text(s->network), tier_text(required));
 		else
-			put_offer(t, "network", network_text(s->network), n, n->network_reason[s->network]);
+			put_offer(t, "network", network_text(s->network), n, n->reasons ? n->reasons->network[s->network] : "");
 		return;
 	case GATE_EXPOSURE:
 		put(t, "public exposure not offered by node %s", n->name);
@@ -251,47 +289,41 @@ static void put_rank(struct text *t, const struct spec *s, const struct node_vie
 		put(t, ", packing");
 }
 
-/* Placement as a whole: the first pass fills gates and best, the second explains. */
-struct pass {
-	const struct spec *spec;
-	const struct policy *policy;
-	const struct node_view *nodes;
-	size_t n;
-	unsigned gates_seen; /* bit per gate */
-	unsigned curable;    /* those that some node passes when sandboxes on it end */
-	const struct node_view *best;
-	int best_rank;
-};
-
-static void scan_nodes(struct pass *ps, enum tier required)
+/* Labels are read where they decide: of nodes better than those before, and of those that fail, for the refusal's text. */
+static void scan_nodes(struct pass *ps)
 {
 	for (size_t i = 0; i < ps->n; i++) {
 		const struct node_view *n = &ps->nodes[i];
-		enum gate g = check(ps->spec, ps->policy, required, n);
-		ps->gates_seen |= 1u << g;
-		ps->curable |= (g != GATE_PASSED && !beyond(g, &ps->spec->resources, n) ? 1u : 0u) << g;
-		if (g != GATE_PASSED)
+		struct fit f;
+		enum gate g = check_quickly(ps, n, &f);
+		int rank = g == GATE_PASSED ? rank_of(ps->spec, n, f) : 0;
+		if (g == GATE_PASSED && ps->best && (rank < ps->best_rank || (rank == ps->best_rank && strcmp(n->id.text, ps->best->id.text) > 0)))
 			continue;
-		int rank = rank_of(ps->spec, n);
-		if (!ps->best || rank > ps->best_rank || (rank == ps->best_rank && strcmp(n->id.text, ps->best->id.text) < 0)) {
+		if ((g == GATE_PASSED || g > GATE_LABEL) && missing_label(ps->spec, n))
+			g = GATE_LABEL;
+		ps->gates_seen |= 1u << g;
+		if (g == GATE_PASSED) {
 			ps->best = n;
 			ps->best_rank = rank;
+		} else if (!beyond(g, &ps->spec->resources, n)) {
+			ps->curable |= 1u << g;
 		}
 	}
 }
 
-static void explain_node(const struct pass *ps, enum tier required, const struct node_view *n, struct node_verdict *v)
+static void explain_node(const struct pass *ps, const struct node_view *n, struct node_verdict *v)
 {
-	enum gate g = check(ps->spec, ps->policy, required, n);
+	struct fit f;
+	enum gate g = check(ps, n, &f);
 	struct text t = { .at = v->reason, .size = sizeof(v->reason) };
 	v->id = n->id;
 	memcpy(v->name, n->name, sizeof(v->name));
 	v->fits = g == GATE_PASSED;
 	if (v->fits) {
-		v->rank = rank_of(ps->spec, n);
+		v->rank = rank_of(ps->spec, n, f);
 		put_rank(&t, ps->spec, n);
 	} else {
-		put_gate(&t, g, ps->spec, ps->policy, required, n);
+		put_gate(&t, g, ps->spec, ps->policy, ps->required, n);
 	}
 }
 
@@ -303,10 +335,10 @@ static void explain(const struct pass *ps, struct decision *d)
 	d->nodes = max ? xcalloc(max, sizeof(*d->nodes)) : NULL;
 	d->n_nodes = 0;
 	if (ps->best)
-		explain_node(ps, d->required, ps->best, &d->nodes[d->n_nodes++]);
+		explain_node(ps, ps->best, &d->nodes[d->n_nodes++]);
 	for (size_t i = 0; i < ps->n && d->n_nodes < max; i++)
 		if (&ps->nodes[i] != ps->best)
-			explain_node(ps, d->required, &ps->nodes[i], &d->nodes[d->n_nodes++]);
+			explain_node(ps, &ps->nodes[i], &d->nodes[d->n_nodes++]);
 }
 
 static void put_tier_remedy(struct text *t, const struct decision *d)
@@ -386,14 +418,15 @@ static void refuse(const struct pass *ps, struct decision *d)
 
 void aegis_place(const struct spec *spec, const struct policy *policy, const struct node_view *nodes, size_t n, struct decision *d)
 {
-	struct pass ps = { .spec = spec, .policy = policy, .nodes = nodes, .n = n };
+	struct pass ps = { .spec = spec, .policy = policy, .required = d->required, .nodes = nodes, .n = n,
+			   .label_bits = aegis_label_bits(&spec->placement.required_labels) };
 	d->placed = false;
 	d->refusal[0] = '\0';
 	if (spec->signals.privileged) {
 		snprintf(d->refusal, sizeof(d->refusal), "privileged sandboxes are never run");
 		return;
 	}
-	scan_nodes(&ps, d->required);
+	scan_nodes(&ps);
 	explain(&ps, d);
 	if (!ps.best) {
 		refuse(&ps, d);

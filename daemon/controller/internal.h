@@ -35,7 +35,12 @@ struct nodes {
 	struct node_view *views;
 	struct node_extra **extra;
 	size_t len, cap;
+	uint32_t *slots;   /* by id: a position plus one; 0: free */
+	size_t n_slots;    /* a power of two */
+	bool tunnels;      /* what the views say */
+	int64_t look_ms;   /* monotonic: until then none becomes stale */
 	int64_t read_ms; /* monotonic: when the store was last read */
+	int64_t follow_ms; /* for how long what was read is fresh, in a shared store */
 	int64_t loaded_ms; /* monotonic: when this controller began */
 	int64_t now_us;  /* the store's time while it is being read */
 };

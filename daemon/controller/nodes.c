@@ -2,68 +2,22 @@
  * Nodes: what they report, kept in memory for AEGIS, and what is taken of them. The store's guarded update decides who gets
  * the last slot; memory follows it, so that a decision needs no query.
  */
+#include "daemon/controller/nodes_priv.h"
+
 #include "daemon/controller/fleet.h"
-#include "daemon/controller/internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/limits.h"
 #include "shared/json/json.h"
 
-struct node_extra {
-	struct map labels;
-	struct strv keys;      /* anti-affinity keys of the sandboxes there, one entry per sandbox that has it */
-	struct resources used;
-	int64_t seen_ms;       /* monotonic; 0: not since this daemon started */
-	char *stored;          /* what was last written, so that an unchanged report costs no write */
-	int64_t stored_ms;
-	bool ours;             /* reports to this controller */
-	int64_t closed_ms;     /* monotonic: since when its link is gone; 0: not known to be */
-	int64_t closed_us;     /* the same by the store's clock */
-	char boot[BOOT_TEXT_MAX]; /* of its machine; "": this one's */
-	int64_t row_seen_us;   /* of another controller's node: the row's mark of life, and what it said */
-	char *row_offers;
-};
-
 enum {
 	STORE_EVERY_MS = 60 * 1000, /* an unchanged report is written this often, for `seen_us` … */
 	SHARE_EVERY_MS = 5 * 1000,  /* … and this often when other controllers want to know */
-	FOLLOW_MS = 100,            /* in a shared store what is known of nodes is read again after this */
+	FOLLOW_MS = 100,            /* in a shared store what is known of nodes is read again after this … */
+	FOLLOW_SHARE = 20,          /* … and after so many times what reading took: thousands of rows cost creates little, too */
 	OFFERS_MAX = 256 * 1024,
 	REASON_MAX = 256,
 };
-
-static struct node_extra *find(struct nodes *n, const struct id *id, struct node_view **ret_view)
-{
-	for (size_t i = 0; i < n->len; i++) {
-		if (id_eq(&n->views[i].id, id)) {
-			*ret_view = &n->views[i];
-			return n->extra[i];
-		}
-	}
-	return NULL;
-}
-
-static struct node_extra *find_or_add(struct nodes *n, const struct id *id, struct node_view **ret_view)
-{
-	struct node_extra *x = find(n, id, ret_view);
-	if (x)
-		return x;
-	if (n->len == n->cap) {
-		n->cap = n->cap ? n->cap * 2 : 8;
-		n->views = xrealloc(n->views, n->cap, sizeof(*n->views));
-		n->extra = xrealloc(n->extra, n->cap, sizeof(*n->extra));
-	}
-	x = xcalloc(1, sizeof(*x));
-	n->extra[n->len] = x;
-	*ret_view = &n->views[n->len++];
-	**ret_view = (struct node_view){ .id = *id, .stale = true, .labels = &x->labels, .anti_affinity = &x->keys };
-	return x;
-}
-
-static bool is_stale(const struct node_extra *x, int64_t now_ms)
-{
-	return x->seen_ms == 0 || now_ms - x->seen_ms > LIMIT_NODE_STALE_MS || (x->closed_ms && now_ms - x->closed_ms > LIMIT_NODE_AWAY_MS);
-}
 
 /* --- what is taken --- */
 
@@ -111,7 +65,7 @@ void nodes_give(struct controller *c, const struct reservation *r)
 	struct nodes *n = &c->nodes;
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&n->lock);
-	struct node_extra *x = find(n, &r->node, &v);
+	struct node_extra *x = node_find(n, &r->node, &v);
 	if (x) {
 		x->used.cpu_millis = left(x->used.cpu_millis, r->resources.cpu_millis);
 		x->used.memory_mib = left(x->used.memory_mib, r->resources.memory_mib);
@@ -129,17 +83,14 @@ void nodes_place(struct controller *c, const struct spec *spec, struct decision 
 {
 	struct settings settings = controller_settings(c);
 	struct nodes *n = &c->nodes;
-	int64_t now_ms = clock_mono_ms();
 	bool tunnels = controller_tunnel_offer(c).enabled; /* every node can be dialled into */
 	pthread_mutex_lock(&n->lock);
-	for (size_t i = 0; i < n->len; i++) {
-		n->views[i].stale = is_stale(n->extra[i], now_ms);
-		n->views[i].tunnels = tunnels;
-	}
+	nodes_age(n, clock_mono_ms());
+	nodes_offer_tunnels(n, tunnels);
 	aegis_place(spec, &settings.policy, n->views, n->len, d);
 	if (r && d->placed) {
 		struct node_view *v = NULL;
-		struct node_extra *x = find(n, &d->node, &v);
+		struct node_extra *x = node_find(n, &d->node, &v);
 		r->node = d->node;
 		take(v, x, r);
 	}
@@ -149,12 +100,10 @@ void nodes_place(struct controller *c, const struct spec *spec, struct decision 
 void nodes_each(struct controller *c, node_fn fn, void *ctx)
 {
 	struct nodes *n = &c->nodes;
-	int64_t now_ms = clock_mono_ms();
 	pthread_mutex_lock(&n->lock);
-	for (size_t i = 0; i < n->len; i++) {
-		n->views[i].stale = is_stale(n->extra[i], now_ms);
+	nodes_age(n, clock_mono_ms());
+	for (size_t i = 0; i < n->len; i++)
 		fn(ctx, &n->views[i]);
-	}
 	pthread_mutex_unlock(&n->lock);
 }
 
@@ -162,8 +111,8 @@ bool nodes_reachable(struct controller *c, const struct id *node)
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
-	bool reachable = x && !is_stale(x, clock_mono_ms());
+	struct node_extra *x = node_find(&c->nodes, node, &v);
+	bool reachable = x && !node_is_stale(x, clock_mono_ms());
 	pthread_mutex_unlock(&c->nodes.lock);
 	return reachable;
 }
@@ -171,14 +120,14 @@ bool nodes_reachable(struct controller *c, const struct id *node)
 /* Nodes that were not heard of since this daemon started are given the time to dial. */
 static bool away_now(const struct nodes *n, const struct node_extra *x, int64_t now_ms)
 {
-	return is_stale(x, now_ms) && (x->closed_ms || now_ms - n->loaded_ms > LIMIT_NODE_STALE_MS);
+	return node_is_stale(x, now_ms) && (x->closed_ms || now_ms - n->loaded_ms > LIMIT_NODE_STALE_MS);
 }
 
 bool nodes_away(struct controller *c, const struct id *node, char ret_name[static NAME_MAX_LEN + 1])
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
+	struct node_extra *x = node_find(&c->nodes, node, &v);
 	bool away = x && away_now(&c->nodes, x, clock_mono_ms());
 	if (away)
 		snprintf(ret_name, NAME_MAX_LEN + 1, "%s", v->name);
@@ -231,14 +180,15 @@ static void read_offers(struct node_view *v, struct node_extra *x, const char *t
 		json_reader_init(&r, tree, "", &err);
 	if (parsed && json_get_object(&r, "tiers", JSON_OPTIONAL, &part))
 		for (int i = 0; i < TIER_COUNT; i++)
-			read_offer(&part, tier_text((enum tier)i), &v->tiers[i], v->tier_reason[i]);
+			read_offer(&part, tier_text((enum tier)i), &v->tiers[i], x->reasons.tier[i]);
 	if (parsed && json_get_object(&r, "network", JSON_OPTIONAL, &part))
 		for (int i = 0; i < NETWORK_COUNT; i++)
-			read_offer(&part, network_text((enum network)i), &v->network[i], v->network_reason[i]);
+			read_offer(&part, network_text((enum network)i), &v->network[i], x->reasons.network[i]);
 	if (parsed) {
 		json_get_map(&r, "labels", JSON_OPTIONAL, LIMIT_LABELS_MAX, OFFERS_MAX, &x->labels);
 		json_get_i64(&r, "pressure_percent", JSON_OPTIONAL, 0, 100, &pressure);
 	}
+	v->label_bits_absent = ~aegis_label_bits(&x->labels);
 	v->pressure = (double)pressure / 100;
 	if (!parsed || !json_ok(&r)) {
 		memset(v->tiers, 0, sizeof(v->tiers));
@@ -256,10 +206,8 @@ static void follow_row(struct nodes *n, struct node_view *v, struct node_extra *
 		return;
 	int64_t age_ms = x->row_seen_us ? 0 : (n->now_us - row->seen_us) / 1000;
 	x->row_seen_us = row->seen_us;
-	x->closed_ms = 0;
-	x->seen_ms = clock_mono_ms() - (age_ms > 0 ? age_ms : 0);
-	if (x->seen_ms <= 0)
-		x->seen_ms = 1;
+	int64_t seen_ms = clock_mono_ms() - (age_ms > 0 ? age_ms : 0);
+	node_seen(n, v, x, seen_ms > 0 ? seen_ms : 1);
 	if (!row->offers || (x->row_offers && strcmp(x->row_offers, row->offers) == 0))
 		return;
 	free(x->row_offers);
@@ -271,7 +219,7 @@ static void load_row(void *ctx, const struct node_row *row)
 {
 	struct nodes *n = ctx;
 	struct node_view *v = NULL;
-	struct node_extra *x = find_or_add(n, &row->id, &v);
+	struct node_extra *x = node_find_or_add(n, &row->id, &v);
 	if (n->now_us)
 		follow_row(n, v, x, row);
 	snprintf(v->name, sizeof(v->name), "%s", row->name);
@@ -289,7 +237,7 @@ static void load_row(void *ctx, const struct node_row *row)
 static void load_keys(void *ctx, const struct reservation *r)
 {
 	struct node_view *v = NULL;
-	struct node_extra *x = find(ctx, &r->node, &v);
+	struct node_extra *x = node_find(ctx, &r->node, &v);
 	for (size_t i = 0; x && i < r->anti_affinity.len; i++)
 		strv_add(&x->keys, r->anti_affinity.items[i]);
 }
@@ -303,6 +251,7 @@ int nodes_refresh(struct controller *c, struct db_tx *tx, struct error *err)
 	int rc = store_node_each(tx, load_row, &c->nodes, err);
 	if (rc == 0)
 		rc = store_reservation_each(tx, load_keys, &c->nodes, err);
+	c->nodes.follow_ms = (clock_mono_ms() - c->nodes.read_ms) * FOLLOW_SHARE;
 	pthread_mutex_unlock(&c->nodes.lock);
 	return rc;
 }
@@ -312,7 +261,8 @@ int nodes_follow(struct controller *c, struct db_tx *tx, struct error *err)
 	if (!store_shared(c->store))
 		return 0;
 	pthread_mutex_lock(&c->nodes.lock);
-	bool fresh = clock_mono_ms() - c->nodes.read_ms < FOLLOW_MS;
+	int64_t every_ms = c->nodes.follow_ms > FOLLOW_MS ? c->nodes.follow_ms : FOLLOW_MS;
+	bool fresh = clock_mono_ms() - c->nodes.read_ms < every_ms;
 	pthread_mutex_unlock(&c->nodes.lock);
 	return fresh ? 0 : nodes_refresh(c, tx, err);
 }
@@ -327,37 +277,19 @@ int nodes_load(struct controller *c, struct error *err)
 	return nodes_refresh(c, tx, err);
 }
 
-static void extra_free(struct node_extra *x)
-{
-	map_done(&x->labels);
-	strv_done(&x->keys);
-	free(x->stored);
-	free(x->row_offers);
-	free(x);
-}
-
-void nodes_done(struct controller *c)
-{
-	for (size_t i = 0; i < c->nodes.len; i++)
-		extra_free(c->nodes.extra[i]);
-	free(c->nodes.views);
-	free(c->nodes.extra);
-	pthread_mutex_destroy(&c->nodes.lock);
-}
-
 /* --- one node --- */
 
 void nodes_describe(struct controller *c, const struct id *node, struct node_info *ret)
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
+	struct node_extra *x = node_find(&c->nodes, node, &v);
 	if (x) {
-		ret->up = !is_stale(x, clock_mono_ms());
+		ret->up = !node_is_stale(x, clock_mono_ms());
 		ret->pressure = v->pressure;
 		for (int i = 0; i < TIER_COUNT; i++) {
 			ret->tiers[i].offered = v->tiers[i];
-			snprintf(ret->tiers[i].reason, sizeof(ret->tiers[i].reason), "%s", v->tier_reason[i]);
+			snprintf(ret->tiers[i].reason, sizeof(ret->tiers[i].reason), "%s", x->reasons.tier[i]);
 		}
 		memcpy(ret->network, v->network, sizeof(ret->network));
 		map_copy(&ret->labels, &x->labels);
@@ -369,7 +301,7 @@ void nodes_set_draining(struct controller *c, const struct id *node, bool draini
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	if (find(&c->nodes, node, &v))
+	if (node_find(&c->nodes, node, &v))
 		v->draining = draining;
 	pthread_mutex_unlock(&c->nodes.lock);
 }
@@ -378,7 +310,7 @@ void nodes_set_boot(struct controller *c, const struct id *node, const char *boo
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find_or_add(&c->nodes, node, &v);
+	struct node_extra *x = node_find_or_add(&c->nodes, node, &v);
 	snprintf(x->boot, sizeof(x->boot), "%s", boot_id);
 	pthread_mutex_unlock(&c->nodes.lock);
 }
@@ -387,7 +319,7 @@ void nodes_boot(struct controller *c, const struct id *node, char ret[static BOO
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
+	struct node_extra *x = node_find(&c->nodes, node, &v);
 	snprintf(ret, BOOT_TEXT_MAX, "%s", x ? x->boot : "");
 	pthread_mutex_unlock(&c->nodes.lock);
 }
@@ -396,104 +328,14 @@ void nodes_let_go(struct controller *c, const struct id *node)
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
+	struct node_extra *x = node_find(&c->nodes, node, &v);
 	if (x && x->ours) {
-		x->closed_ms = clock_mono_ms();
+		node_closed(&c->nodes, x, clock_mono_ms());
 		x->closed_us = store_now(c->store);
 	}
 	if (x)
 		x->ours = false;
 	pthread_mutex_unlock(&c->nodes.lock);
-}
-
-void nodes_forget(struct controller *c, const struct id *node)
-{
-	struct nodes *n = &c->nodes;
-	pthread_mutex_lock(&n->lock);
-	for (size_t i = 0; i < n->len; i++) {
-		if (!id_eq(&n->views[i].id, node))
-			continue;
-		extra_free(n->extra[i]);
-		n->len--;
-		/* views point into their own extra alone, so the last may move. */
-		n->views[i] = n->views[n->len];
-		n->extra[i] = n->extra[n->len];
-		break;
-	}
-	pthread_mutex_unlock(&n->lock);
-}
-
-/* --- metrics --- */
-
-/* A label's value between quotes. */
-static char *quoted(const char *text)
-{
-	struct buf out = BUF_INIT;
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			buf_addc(&out, '\\');
-		buf_addc(&out, *text == '\n' ? ' ' : *text);
-	}
-	return buf_steal(&out);
-}
-
-static void add_resources(struct buf *out, const char *metric, const char *node, const struct resources *r)
-{
-	buf_addf(out, "%s{node=\"%s\",resource=\"cpu_cores\"} %g\n", metric, node, (double)r->cpu_millis / 1000);
-	buf_addf(out, "%s{node=\"%s\",resource=\"memory_bytes\"} %.0f\n", metric, node, (double)r->memory_mib * 1048576);
-	buf_addf(out, "%s{node=\"%s\",resource=\"disk_bytes\"} %.0f\n", metric, node, (double)r->disk_mib * 1048576);
-	buf_addf(out, "%s{node=\"%s\",resource=\"pids\"} %u\n", metric, node, r->pids);
-}
-
-enum node_metric { NODE_UP, NODE_SANDBOXES, NODE_SLOTS, NODE_PRESSURE, NODE_TOTAL, NODE_FREE, NODE_METRICS };
-static const char *const node_metrics[NODE_METRICS][2] = {
-	[NODE_UP] = { "sandbox_node_up", "1 when the node has been heard of lately." },
-	[NODE_SANDBOXES] = { "sandbox_node_sandboxes", "Sandboxes placed on the node." },
-	[NODE_SLOTS] = { "sandbox_node_max_sandboxes", "Sandboxes the node takes; 0: no limit." },
-	[NODE_PRESSURE] = { "sandbox_node_pressure", "How pressed the node is, 0 to 1." },
-	[NODE_TOTAL] = { "sandbox_node_total", "What the node offers." },
-	[NODE_FREE] = { "sandbox_node_free", "What is left of it after reservations." },
-};
-
-static void add_node(struct buf *out, enum node_metric m, const struct node_view *v, bool up)
-{
-	auto_free char *name = quoted(v->name);
-	const char *metric = node_metrics[m][0];
-	switch (m) {
-	case NODE_UP:
-		buf_addf(out, "%s{node=\"%s\"} %d\n", metric, name, up);
-		break;
-	case NODE_SANDBOXES:
-		buf_addf(out, "%s{node=\"%s\"} %u\n", metric, name, v->sandboxes);
-		break;
-	case NODE_SLOTS:
-		buf_addf(out, "%s{node=\"%s\"} %u\n", metric, name, v->max_sandboxes);
-		break;
-	case NODE_PRESSURE:
-		buf_addf(out, "%s{node=\"%s\"} %g\n", metric, name, v->pressure);
-		break;
-	case NODE_TOTAL:
-		add_resources(out, metric, name, &v->total);
-		break;
-	case NODE_FREE:
-		add_resources(out, metric, name, &v->free);
-		break;
-	case NODE_METRICS:
-		break;
-	}
-}
-
-void nodes_metrics(struct controller *c, struct buf *out)
-{
-	struct nodes *n = &c->nodes;
-	int64_t now_ms = clock_mono_ms();
-	pthread_mutex_lock(&n->lock);
-	for (int m = 0; m < NODE_METRICS; m++) {
-		buf_addf(out, "# HELP %s %s\n# TYPE %s gauge\n", node_metrics[m][0], node_metrics[m][1], node_metrics[m][0]);
-		for (size_t i = 0; i < n->len; i++)
-			add_node(out, (enum node_metric)m, &n->views[i], !is_stale(n->extra[i], now_ms));
-	}
-	pthread_mutex_unlock(&n->lock);
 }
 
 /* --- heartbeats --- */
@@ -536,14 +378,14 @@ static bool is_stored(struct controller *c, const struct id *node, const char *t
 {
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find(&c->nodes, node, &v);
+	struct node_extra *x = node_find(&c->nodes, node, &v);
 	int64_t every_ms = store_shared(c->store) ? SHARE_EVERY_MS : STORE_EVERY_MS;
 	bool stored = x && x->stored && strcmp(x->stored, text) == 0 && clock_mono_ms() - x->stored_ms < every_ms;
 	pthread_mutex_unlock(&c->nodes.lock);
 	return stored;
 }
 
-static void apply_report(struct node_view *v, struct node_extra *x, const struct node_report *r)
+static void apply_report(struct nodes *n, struct node_view *v, struct node_extra *x, const struct node_report *r)
 {
 	snprintf(v->name, sizeof(v->name), "%s", r->name);
 	snprintf(v->region, sizeof(v->region), "%s", r->region);
@@ -552,15 +394,15 @@ static void apply_report(struct node_view *v, struct node_extra *x, const struct
 	v->pressure = r->pressure;
 	for (int i = 0; i < TIER_COUNT; i++) {
 		v->tiers[i] = r->tiers[i].offered;
-		snprintf(v->tier_reason[i], sizeof(v->tier_reason[i]), "%s", r->tiers[i].reason);
+		snprintf(x->reasons.tier[i], sizeof(x->reasons.tier[i]), "%s", r->tiers[i].reason);
 	}
 	for (int i = 0; i < NETWORK_COUNT; i++) {
 		v->network[i] = r->network[i];
-		snprintf(v->network_reason[i], sizeof(v->network_reason[i]), "%s", r->network_reason[i]);
+		snprintf(x->reasons.network[i], sizeof(x->reasons.network[i]), "%s", r->network_reason[i]);
 	}
 	map_copy(&x->labels, &r->labels);
-	x->seen_ms = clock_mono_ms();
-	x->closed_ms = 0;
+	v->label_bits_absent = ~aegis_label_bits(&x->labels);
+	node_seen(n, v, x, clock_mono_ms());
 	x->ours = true;
 	set_free(v, x);
 }
@@ -576,8 +418,8 @@ int controller_heartbeat(struct controller *c, const struct node_report *r, stru
 		return -1;
 	struct node_view *v = NULL;
 	pthread_mutex_lock(&c->nodes.lock);
-	struct node_extra *x = find_or_add(&c->nodes, &r->node, &v);
-	apply_report(v, x, r);
+	struct node_extra *x = node_find_or_add(&c->nodes, &r->node, &v);
+	apply_report(&c->nodes, v, x, r);
 	if (!stored) {
 		free(x->stored);
 		x->stored = steal(&text);

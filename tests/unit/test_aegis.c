@@ -151,6 +151,7 @@ struct test_node {
 	struct node_view view;
 	struct map labels;
 	struct strv keys;
+	struct node_reasons reasons;
 };
 
 static void offers(char *text, bool *tiers, bool *networks)
@@ -187,10 +188,10 @@ static bool node_text(char *word, struct test_node *t)
 		offers(text, NULL, v->network);
 	} else if ((text = value_of(word, "why-tier"))) {
 		for (int i = 0; i < TIER_COUNT; i++)
-			reason(text, v->tier_reason[i], sizeof(v->tier_reason[i]));
+			reason(text, t->reasons.tier[i], sizeof(t->reasons.tier[i]));
 	} else if ((text = value_of(word, "why-net"))) {
 		for (int i = 0; i < NETWORK_COUNT; i++)
-			reason(text, v->network_reason[i], sizeof(v->network_reason[i]));
+			reason(text, t->reasons.network[i], sizeof(t->reasons.network[i]));
 	} else if ((text = value_of(word, "region"))) {
 		snprintf(v->region, sizeof(v->region), "%s", text);
 	} else if ((text = value_of(word, "label"))) {
@@ -218,6 +219,7 @@ static void blank_node(size_t index, struct test_node *t)
 	v->free = v->total;
 	v->labels = &t->labels;
 	v->anti_affinity = &t->keys;
+	v->reasons = &t->reasons;
 	v->tiers[TIER_CONTAINER] = v->network[NETWORK_DENY] = true;
 	snprintf(v->id.text, sizeof(v->id.text), "019a0000-0000-7000-8000-%012zx", index);
 }
@@ -287,6 +289,8 @@ static void check_place(char **f, const char *line)
 	for (size_t i = 0; i < n; i++) {
 		read_node(texts[i], i, &nodes[i]);
 		views[i] = nodes[i].view;
+		/* Known of every other node; it changes nothing. */
+		views[i].label_bits_absent = i % 2 ? 0 : ~aegis_label_bits(&nodes[i].labels);
 	}
 	aegis_assess(&spec, &policy, &d);
 	aegis_place(&spec, &policy, views, n, &d);

@@ -422,53 +422,6 @@ static void a_command_costs_little(void **state)
 	assert_true(per < (f->url[0] ? 30000 : 3000));
 }
 
-#define FILL_COLUMNS \
-	"INSERT INTO sandboxes (id, rid, tenant, name, state, live, node_id, node_name, tier, risk_score, writable_root, created_us, " \
-	"updated_us, expires_us, ended_us, end_reason, spec) "
-#define FILL_REST \
-	"'team', NULL, 'running', 1, node_id, node_name, tier, 0, 0, created_us, updated_us, expires_us, 0, 'none', spec "
-
-static void fill_rows(const struct fix *f, int n)
-{
-	auto_free char *sql = f->url[0] ? xasprintf(FILL_COLUMNS "SELECT '00000000-0000-7000-8000-' || lpad(i::text, 12, '0'), "
-		"lpad(i::text, 6, '0') || '000000-0008-0007-0000-00000000', " FILL_REST
-		"FROM generate_series(1, %d) i, (SELECT * FROM sandboxes LIMIT 1) s; ANALYZE sandboxes", n) : xasprintf(
-		"PRAGMA synchronous=OFF; BEGIN;"
-		"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < %d) "
-		FILL_COLUMNS "SELECT printf('00000000-0000-7000-8000-%%012d', i), printf('%%06d', i) || '000000-0008-0007-0000-00000000', "
-		FILL_REST "FROM c, (SELECT * FROM sandboxes LIMIT 1); COMMIT", n);
-	change_rows(f, sql);
-}
-
-static void long_lists_start_fast(void **state)
-{
-	struct fix *f = *state;
-	enum { ROWS = 100000, MANY = 5000 };
-	create(f, "web", 3600 * 1000);
-	close_controller(f);
-	fill_rows(f, ROWS);
-	open_controller(f);
-	struct sandbox_list l;
-	int64_t start = clock_mono_us();
-	assert_int_equal(controller_list(f->c, &f->operator, &(struct list_query){ .limit = 100 }, &l, &f->err), 0);
-	int64_t page = clock_mono_us() - start;
-	assert_int_equal(l.len, 100);
-	sandbox_list_done(&l);
-	start = clock_mono_us();
-	struct sandbox s = get(f, "123450"); /* a suffix of one of them */
-	int64_t suffix = clock_mono_us() - start;
-	sandbox_done(&s);
-	start = clock_mono_us();
-	assert_int_equal(controller_list(f->c, &f->operator, &(struct list_query){ .limit = MANY }, &l, &f->err), 0);
-	assert_int_equal(l.len, MANY);
-	int64_t all = clock_mono_us() - start;
-	sandbox_list_done(&l);
-	print_message("# of %d: first 100 in %lld us, one by suffix in %lld us, first %d in %lld ms\n", ROWS, (long long)page, (long long)suffix,
-		      MANY, (long long)all / 1000);
-	assert_true(page < 200 * 1000);
-	assert_true(suffix < 100 * 1000);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -482,7 +435,6 @@ int main(void)
 		T(commands_of_another_boot_are_lost),
 		T(killed_at_any_moment_it_goes_on),
 		T(a_command_costs_little),
-		T(long_lists_start_fast),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

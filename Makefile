@@ -153,6 +153,20 @@ $(BUILD)/sandbox-init: $(INIT_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections,-z,relro,-z,now -o $@ $^
 
+# A sandbox-init whose calls fail when a test says so, and the same for programs that load libraries: tests/faults.
+FAULT_POINTS := malloc calloc realloc free read write pread pwrite recv send sendmsg readv splice fsync ftruncate open openat pipe2 \
+	socketpair socket fork mkdirat renameat linkat symlinkat fchmod
+$(BUILD)/init/tests/faults/points.o: INIT_CPPFLAGS += -DFAULTS_WRAP
+$(BUILD)/tools/sandbox-init-faults: $(INIT_OBJ) $(BUILD)/init/tests/faults/points.o
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(INIT_CC) -static -no-pie -Wl,--gc-sections $(FAULT_POINTS:%=-Wl,--wrap=%) -o $@ $^
+
+$(BUILD)/tools/faults.so: tests/faults/points.c tests/faults/fault.h
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -include shared/base/banned.h,$(CPPFLAGS)) -std=gnu17 -O2 -g $(WARN) -fPIC -shared -o $@ $< -ldl
+
 # sandbox-driver-qemu: the microvm tier. sandbox-boot, static like sandbox-init, is the first program of its machines.
 QEMU_C := $(filter-out daemon/runtime/drivers/qemu/main.c,$(wildcard daemon/runtime/drivers/qemu/*.c))
 BOOT_OBJ := $(patsubst %.c,$(BUILD)/init/%.o,$(BASE_C) $(wildcard daemon/runtime/drivers/qemu/boot/*.c))
@@ -176,10 +190,10 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call lib,cli) $(call lib,qemu) $(cal
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(call pc_libs,cmocka) $(DAEMON_LIBS)
 
-unit: $(UNIT)
+unit: $(UNIT) $(BUILD)/tools/sandbox-init-faults
 	$(Q)tests/lib/run-unit $(UNIT)
 
-units-build: $(UNIT)
+units-build: $(UNIT) $(BUILD)/tools/sandbox-init-faults
 
 check: all $(UNIT)
 	$(Q)BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
@@ -198,6 +212,7 @@ $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(SHARED_LIBS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CLI_LIBS)
+TOOLS += $(BUILD)/tools/sandbox-init-faults $(BUILD)/tools/faults.so
 tools: $(TOOLS)
 check check-full: tools
 
@@ -209,6 +224,11 @@ fuzz-smoke:
 	$(Q)tests/fuzz/run smoke $(FUZZ_SECONDS) $(FUZZ)
 fuzz:
 	$(Q)tests/fuzz/run long $(T)
+
+# Every allocation of sandbox-init and of the parsers failing in turn: `make faults`; FULL=1 takes every input and every call.
+faults: $(UNIT) tools
+	$(Q)tests/lib/run-unit $(BUILD)/tests/test_init_faults
+	$(Q)INPUTS=$(if $(FULL),all) tests/faults/allocations $(abspath $(BUILD))
 
 bench: all tools
 	$(Q)tests/bench/run $(abspath $(BUILD))
@@ -278,6 +298,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke bench generate lint install install-client install-server uninstall dist clean
+.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke faults bench generate lint install install-client install-server uninstall dist clean
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -8,6 +8,7 @@
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
 
+#include <event2/event.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -210,8 +211,14 @@ static int run_mode(const struct command_line *l)
 	return EXIT_FAILURE;
 }
 
+static void *grow(void *p, size_t n)
+{
+	return xrealloc(p, n, 1);
+}
+
 int main(int argc, char **argv)
 {
+	event_set_mem_functions(xmalloc, grow, free); /* an event that could not be made would be a wait without an end */
 	struct command_line l = { .mode = MODE_RUN, .setup = { .ready_fd = -1 } };
 	process_prepare();
 	if (argc > 1 && strcmp(argv[1], "driver-check") == 0)

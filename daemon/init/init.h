@@ -108,6 +108,11 @@ void ps_open(struct init *in, uint32_t stream, const struct tlv *fields);
 /* oom.c: how many processes the memory limit has killed in this sandbox; 0 when that cannot be read. */
 uint64_t oom_count(void);
 
+/* memory.c: process 1 does not end for want of memory. It holds a reserve, which an allocation that fails gives back; what it has
+ * promised goes on, and nothing new begins (memory_ready) until the reserve is whole again. */
+void memory_init(void);
+bool memory_ready(void);
+
 /* through.c: with --through, commands run as the last arguments of another program, on the host, for a runtime driver that
  * runs commands itself. Then nothing but commands is served, since files and ports would be the host's. */
 void through_rewrite(const struct init *in, struct request *r);

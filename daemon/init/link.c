@@ -77,6 +77,10 @@ static void on_opened(void *ctx, struct mux *m, uint32_t stream, const struct tl
 		link_refuse(in, stream, MUX_ERR_REFUSED, "this sandbox's runtime driver runs commands only: no files, ports or process list");
 		return;
 	}
+	if (kind != MUX_KIND_RESUME && kind != MUX_KIND_DEADLINE && !memory_ready()) {
+		link_refuse(in, stream, MUX_ERR_RESOURCES, "no memory is left in the sandbox to begin anything: end some of what runs in it");
+		return;
+	}
 	switch (kind) {
 	case MUX_KIND_EXEC:
 		exec_open(in, stream, t);

@@ -130,6 +130,7 @@ int main(int argc, char **argv)
 	struct arguments a = { .grace_ms = 0 };
 	struct error err = ERROR_INIT;
 	block_signals();
+	memory_init();
 	hold_stdio();
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	int parsed = parse_arguments(argc, argv, &a, &err);

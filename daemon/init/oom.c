@@ -13,7 +13,7 @@ uint64_t oom_count(void)
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
 		char text[1024];
 		auto_close int fd = open(files[i], O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+		ssize_t n = fd < 0 ? -1 : io_read_full(fd, text, sizeof(text) - 1);
 		if (n <= 0)
 			continue;
 		text[n] = '\0';

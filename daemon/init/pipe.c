@@ -68,6 +68,10 @@ static void finish(struct pipe *p)
 		pipe_fail(p, MUX_ERR_IO, text);
 		return;
 	}
+	if (p->collect && p->exit_status) {
+		pipe_fail(p, MUX_ERR_RESOURCES, strerror(p->exit_status));
+		return;
+	}
 	if (p->collect) {
 		auto_tlv t = TLV_INIT;
 		tlv_add_bytes(&t, MUX_F_TEXT, buf_str(&p->text), p->text.len);
@@ -324,6 +328,7 @@ void pipe_reaped(struct init *in, pid_t pid, int status)
 			continue;
 		p->helper = 0;
 		p->status = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+		p->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 		maybe_finish(p);
 		return;
 	}

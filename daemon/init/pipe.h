@@ -17,7 +17,8 @@ struct pipe {
 	struct watch w;
 	bool has_helper;
 	pid_t helper;        /* 0: none, or reaped */
-	int status;          /* of the helper */
+	int status;          /* the signal that ended the helper */
+	int exit_status;     /* the helper's: where its answer is collected, an errno that makes the answer worthless */
 	bool was_reset;      /* seen while writing; what came before is still read */
 	bool broken;         /* its end was no end in order */
 	bool tidies_up;      /* when the stream goes the helper ends by itself, having removed what is half done; else it is killed */

@@ -36,7 +36,8 @@ static void command_of(pid_t pid, const struct process_stat *st, char *out, size
 	text_escape(raw, (size_t)got, out, n);
 }
 
-static void add_process(struct buf *b, const struct user_files *users, pid_t pid)
+/* False with errno when it is there and cannot be read: a list that leaves it out would be taken for the whole. */
+static bool add_process(struct buf *b, const struct user_files *users, pid_t pid)
 {
 	struct process_stat st;
 	struct stat owner;
@@ -44,13 +45,15 @@ static void add_process(struct buf *b, const struct user_files *users, pid_t pid
 	long page_kib = sysconf(_SC_PAGESIZE) / 1024, ticks = sysconf(_SC_CLK_TCK);
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	if (process_stat(pid, &st) < 0 || stat(path, &owner) < 0)
-		return;
+		return errno == ENOENT || errno == ESRCH || errno == EACCES;
 	command_of(pid, &st, command, sizeof(command));
 	users_name(users, owner.st_uid, user, sizeof(user));
 	buf_addf(b, "%d\t%d\t%s\t%c\t%ld\t%llu\t%s\n", (int)pid, (int)st.ppid, user, st.state, st.rss_pages * page_kib,
 		 (st.utime + st.stime) * 1000 / (unsigned long long)(ticks > 0 ? ticks : 100), command);
+	return true;
 }
 
+/* Returns 0 or an errno. */
 static int ps_main(int fd, void *arg)
 {
 	struct user_files users = { .passwd = NULL };
@@ -60,19 +63,22 @@ static int ps_main(int fd, void *arg)
 	struct dirent *e;
 	(void)arg;
 	users.passwd = passwd;
-	while (d && (e = readdir(d))) {
+	while (d && (errno = 0, e = readdir(d))) {
 		char *end;
 		long pid = strtol(e->d_name, &end, 10);
 		if (*end || pid <= 0 || pid == getpid())
 			continue;
-		add_process(&text, &users, (pid_t)pid);
+		if (!add_process(&text, &users, (pid_t)pid))
+			return errno;
 		if (text.len > 64 * 1024) {
 			if (io_write_full(fd, text.data, text.len) < 0)
-				return 1;
+				return errno;
 			buf_reset(&text);
 		}
 	}
-	return io_write_full(fd, buf_str(&text), text.len) < 0;
+	if (!d || errno)
+		return errno;
+	return io_write_full(fd, buf_str(&text), text.len) < 0 ? errno : 0;
 }
 
 void ps_open(struct init *in, uint32_t stream, const struct tlv *t)

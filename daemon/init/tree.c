@@ -67,7 +67,7 @@ static bool read_children(pid_t pid, pid_t task, struct pids *ret)
 		return false;
 	pid_t v = 0;
 	ssize_t n;
-	while ((n = read(fd, text, sizeof(text))) > 0) {
+	while ((n = read(fd, text, sizeof(text))) > 0 || (n < 0 && errno == EINTR)) {
 		for (ssize_t i = 0; i < n; i++) {
 			if (text[i] >= '0' && text[i] <= '9') {
 				v = v * 10 + (text[i] - '0');
@@ -79,7 +79,7 @@ static bool read_children(pid_t pid, pid_t task, struct pids *ret)
 	}
 	if (v)
 		pids_add(ret, v);
-	return true;
+	return n == 0;
 }
 
 int process_stat(pid_t pid, struct process_stat *ret)
@@ -87,7 +87,9 @@ int process_stat(pid_t pid, struct process_stat *ret)
 	char path[32], text[1024];
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	ssize_t n = fd < 0 ? -1 : io_read_full(fd, text, sizeof(text) - 1);
+	if (n == 0)
+		errno = ESRCH;
 	if (n <= 0)
 		return -1;
 	text[n] = '\0';
@@ -95,6 +97,7 @@ int process_stat(pid_t pid, struct process_stat *ret)
 	char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
 	int ppid, pgrp, session;
 	*ret = (struct process_stat){ .state = '?' };
+	errno = EPROTO;
 	if (!open_at || !close_at || close_at < open_at)
 		return -1;
 	if (sscanf(close_at + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %*u %*u %ld", &ret->state,

@@ -36,7 +36,7 @@ struct process_stat {
 	long rss_pages;
 	char comm[64];
 };
-/* 0, or -1 when there is no such process. */
+/* 0, or -1 with errno; ESRCH or ENOENT: there is no such process. */
 int process_stat(pid_t pid, struct process_stat *ret);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * Memory and ownership. Out of memory aborts (limits, not allocation failure, bound what we hold).
+ * Memory and ownership. Out of memory aborts (limits, not allocation failure, bound what we hold), except where a process
+ * has said what it does instead: docs/decisions/0010-out-of-memory.md.
  * `auto_free char *p = NULL;` frees at scope end; `steal(&p)` hands ownership out and leaves NULL.
  */
 #ifndef SANDBOX_BASE_MEM_H
 #define SANDBOX_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -18,6 +20,12 @@ char *xstrdup0(const char *s);
 char *xstrndup(const char *s, size_t n);
 void *xmemdup(const void *p, size_t n);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* For what a library could not allocate: says so and aborts. */
+_Noreturn void out_of_memory(void);
+
+/* Asked each time that an allocation fails: true tries it again, false aborts. Set once, before there are threads. */
+void mem_when_short(bool (*again)(void));
 
 static inline void free_charp(char **p)
 {

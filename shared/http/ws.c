@@ -58,7 +58,7 @@ struct ws *ws_new(bool client)
 	struct ws *w = xcalloc(1, sizeof(*w));
 	w->client = client;
 	if (wslay_frame_context_init(&w->frames, &calls, w) != 0)
-		abort();
+		out_of_memory();
 	return w;
 }
 

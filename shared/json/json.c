@@ -15,6 +15,12 @@ enum { SMALL_OBJECT = 16, PATH_TEXT_MAX = 256 };
 
 static const double EXACT_MAX = 9007199254740991.0; /* 2^53 - 1: above, a double may stand for several integers */
 
+/* cJSON drops what it cannot allocate, and says so in a place where nobody looks: an object would lack a member. */
+__attribute__((constructor)) static void allocate_or_end(void)
+{
+	cJSON_InitHooks(&(cJSON_Hooks){ .malloc_fn = xmalloc, .free_fn = free });
+}
+
 void json_freep(cJSON **j)
 {
 	cJSON_Delete(*j);

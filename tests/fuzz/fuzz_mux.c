@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	struct mux *m = mux_new(&(struct mux_options){ .handler = &handler, .ctx = &o, .dialled = o.mode & 16, .max_streams = 8 });
 	auto_tlv t = TLV_INIT;
-	size_t piece = o.mode & 32 ? 1 + data[1] % 20 : size;
+	size_t piece = o.mode & 32 ? 1u + data[1] % 20 : size;
 	record_reader_init(&o.records, on_record, NULL);
 	mux_hello(m, NULL);
 	if (!(o.mode & 64))

@@ -75,7 +75,7 @@ no_include() {
 
 @test "shell scripts pass shellcheck" {
 	cd "$TOP"
-	shellcheck -s sh setup.sh installer/base-image installer/microvm-kernel installer/dist installer/hosted.sh installer/release.sh installer/sysroot tests/lib/run-all tests/lib/generate tests/lib/lint tests/lib/with-postgres tests/fuzz/run
+	shellcheck -s sh setup.sh installer/base-image installer/microvm-kernel installer/dist installer/hosted.sh installer/release.sh installer/sysroot tests/lib/run-all tests/lib/generate tests/lib/lint tests/lib/with-postgres tests/fuzz/run tests/faults/allocations
 	shellcheck -x tests/lib/helpers.bash tests/lib/jobs.bash tests/lib/run-unit tests/lib/run-bats .ci/run
 }
 

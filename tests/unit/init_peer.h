@@ -244,12 +244,13 @@ static inline void peer_accept(struct peer_end *e)
 	PEER_UNTIL(e, e->hellos > before);
 }
 
-static inline char *peer_program(void)
+/* A program of the build: "sandbox-init". */
+static inline char *peer_program(const char *name)
 {
 	char self[PATH_MAX] = "";
 	const char *build = getenv("BUILD");
 	if (build && *build) {
-		char *at = xasprintf("%s/sandbox-init", build);
+		char *at = xasprintf("%s/%s", build, name);
 		if (access(at, X_OK) == 0)
 			return at;
 		free(at);
@@ -261,13 +262,13 @@ static inline char *peer_program(void)
 		if (slash)
 			*slash = '\0';
 	}
-	return xasprintf("%s/sandbox-init", self);
+	return xasprintf("%s/%s", self, name);
 }
 
-static inline void peer_start(struct peer_end *e, const char *deadline_us, const char *grace_ms)
+static inline void peer_start_program(struct peer_end *e, const char *name, const char *deadline_us, const char *grace_ms)
 {
 	struct error err = ERROR_INIT;
-	auto_free char *program = peer_program();
+	auto_free char *program = peer_program(name);
 	*e = (struct peer_end){ .fd = -1, .read_size = 1 << 20 };
 	snprintf(e->dir, sizeof(e->dir), "/tmp/sandbox-test-init-XXXXXX");
 	assert_non_null(mkdtemp(e->dir));
@@ -283,6 +284,11 @@ static inline void peer_start(struct peer_end *e, const char *deadline_us, const
 		_exit(99);
 	}
 	peer_accept(e);
+}
+
+static inline void peer_start(struct peer_end *e, const char *deadline_us, const char *grace_ms)
+{
+	peer_start_program(e, "sandbox-init", deadline_us, grace_ms);
 }
 
 static inline void run_free(struct run *r)

@@ -239,6 +239,16 @@ static bool link_state(void *ctx, char *ret, size_t n)
 	return uplink_describe(ctx, ret, n);
 }
 
+static size_t edge_checks(void *ctx, struct check_row *ret, size_t max)
+{
+	return inbound_checks(((struct daemon *)ctx)->inbound, ret, max);
+}
+
+static void edge_metrics(void *ctx, struct buf *out)
+{
+	inbound_metrics(((struct daemon *)ctx)->inbound, out);
+}
+
 static int start_api(struct daemon *d, struct error *err)
 {
 	struct api_options o = {
@@ -248,6 +258,9 @@ static int start_api(struct daemon *d, struct error *err)
 		.gate = d->gate,
 		.links = d->link_server,
 		.peers = d->peers,
+		.edge_checks = edge_checks,
+		.edge_metrics = edge_metrics,
+		.edge_ctx = d,
 		.base = d->base,
 	};
 	bool tcp = *d->config.listen != '\0';

@@ -7,6 +7,7 @@
 #include "daemon/edge/wire.h"
 #include "daemon/inbound.h"
 #include "daemon/process.h"
+#include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/log.h"
 #include "shared/base/mem.h"
@@ -20,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RETRY_MS = 200, WAIT_MS = 50, READ_MAX = 64 * 1024 };
+enum { RETRY_MS = 200, WAIT_MS = 50, ABOUT_MS = 1000, READ_MAX = 64 * 1024 };
 
 struct table {
 	struct edge_route *items;
@@ -125,6 +126,18 @@ static bool take_lines(struct process *p, struct table *t, struct buf *in, int f
 	return good && in->len < EDGE_WIRE_LINE_MAX;
 }
 
+static bool tell_about(struct process *p, int fd)
+{
+	struct edge_about a = { .version = SANDBOX_VERSION };
+	auto_buf line = BUF_INIT;
+	pthread_mutex_lock(&p->lock);
+	if (p->edge)
+		edge_stats(p->edge, &a.stats);
+	pthread_mutex_unlock(&p->lock);
+	edge_wire_add_about(&line, &a);
+	return io_write_full(fd, line.data, line.len) == 0;
+}
+
 /* Until the daemon goes, or this process shall. */
 static const char *follow(struct process *p, int fd)
 {
@@ -132,9 +145,14 @@ static const char *follow(struct process *p, int fd)
 	auto_buf in = BUF_INIT;
 	auto_free char *piece = xmalloc(READ_MAX);
 	const char *why = NULL;
+	int64_t told_ms = clock_mono_ms() - ABOUT_MS;
 	while (!why) {
 		struct pollfd fds[] = { { .fd = fd, .events = POLLIN }, { .fd = p->stop, .events = POLLIN } };
-		poll(fds, ARRAY_LEN(fds), -1);
+		if (clock_mono_ms() - told_ms >= ABOUT_MS) {
+			told_ms = clock_mono_ms();
+			tell_about(p, fd); /* what fails here is seen by the read */
+		}
+		poll(fds, ARRAY_LEN(fds), ABOUT_MS);
 		ssize_t n = fds[1].revents ? 0 : recv(fd, piece, READ_MAX, MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;

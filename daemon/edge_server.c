@@ -36,6 +36,7 @@ struct peer_conn {
 	bool routes;
 	bool end; /* it goes on the thread's next turn */
 	uint64_t sent, have;
+	struct edge_about about; /* no version: it has not said */
 	struct buf in, out;
 };
 
@@ -172,6 +173,8 @@ static bool take_line(struct edge_server *s, struct peer_conn *p, const char *li
 		log_info("edge", "an edge of its own process is connected pid=%d", (int)p->pid);
 		return true;
 	}
+	if (p->routes && edge_wire_about(line, &p->about) == 0)
+		return true;
 	if (!p->routes || edge_wire_number(line, "have", &have) != 0 || have > p->sent)
 		return false;
 	p->have = have;
@@ -326,6 +329,15 @@ void edge_server_changed(struct edge_server *s)
 		end_peer(s, p);
 		wake(s);
 	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void edge_server_each(struct edge_server *s, edge_peer_fn fn, void *ctx)
+{
+	pthread_mutex_lock(&s->lock);
+	for (const struct peer_conn *p = s->peers; p; p = p->next)
+		if (p->routes && !p->end)
+			fn(ctx, &(struct edge_peer){ .pid = p->pid, .current = p->have >= s->generation, .about = p->about });
 	pthread_mutex_unlock(&s->lock);
 }
 

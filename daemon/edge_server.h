@@ -6,6 +6,7 @@
 #define SANDBOX_DAEMON_EDGE_SERVER_H
 
 #include "daemon/controller/controller.h"
+#include "daemon/edge/wire.h"
 #include "daemon/link/gate.h"
 
 struct edge_server;
@@ -15,5 +16,14 @@ int edge_server_start(const char *path, const char *group, struct controller *c,
 void edge_server_stop(struct edge_server *s); /* NULL is fine */
 /* Routes were added or removed (any thread). When it returns, every edge that is still connected routes by what is true now. */
 void edge_server_changed(struct edge_server *s);
+
+/* An edge that is connected now. */
+struct edge_peer {
+	pid_t pid;
+	bool current; /* it has confirmed what is true now */
+	struct edge_about about; /* version "": it has not said yet */
+};
+typedef void (*edge_peer_fn)(void *ctx, const struct edge_peer *p); /* must be short: it holds up the edges' thread */
+void edge_server_each(struct edge_server *s, edge_peer_fn fn, void *ctx);
 
 #endif

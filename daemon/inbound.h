@@ -6,6 +6,7 @@
 #include "daemon/controller/controller.h"
 #include "daemon/edge/edge.h"
 #include "daemon/link/gate.h"
+#include "daemon/worker/worker.h"
 
 struct inbound;
 
@@ -17,6 +18,9 @@ struct edge_route edge_route_of(const struct tunnel_route *t);
 /* The edge inside, or with edge.link the socket for one in a process of its own. Tells the controller what is offered. *ret NULL when edge.listen
  * is empty. */
 int inbound_start(const struct daemon_config *config, struct controller *c, struct gate *g, struct inbound **ret, struct error *err);
+/* Doctor's rows and the metrics of what serves tunnels, here or in processes of its own (any thread). NULL is fine: there are none then. */
+size_t inbound_checks(struct inbound *i, struct check_row *ret, size_t max);
+void inbound_metrics(struct inbound *i, struct buf *out);
 /* Before the gate's loop ends. NULL is fine. */
 void inbound_stop(struct inbound *i);
 

@@ -11,6 +11,8 @@
 #include <sys/types.h>
 
 struct api;
+struct buf;
+struct check_row;
 struct daemon_config;
 struct event_base;
 struct gate;
@@ -28,6 +30,10 @@ struct api_options {
 	/* A worker's daemon: it answers about itself alone. How its link stands: true when it is up. */
 	bool (*link_state)(void *ctx, char *ret, size_t n);
 	void *link_ctx;
+	/* What serves tunnels, for doctor and metrics; NULL: nothing here does. */
+	size_t (*edge_checks)(void *ctx, struct check_row *ret, size_t max);
+	void (*edge_metrics)(void *ctx, struct buf *out);
+	void *edge_ctx;
 	struct event_base *base; /* its loop runs in another thread */
 	/* Who a bearer token stands for, acting in a tenant (NULL: its first); ret->from is set. ERR_UNAUTHORIZED, ERR_FORBIDDEN.
 	 * NULL: no token is valid. */

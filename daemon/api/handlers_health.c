@@ -199,6 +199,8 @@ static int doctor_job(struct request *r, struct answer *a, struct error *err)
 		rows[n++] = check_store(controller_store(r->api->o.controller));
 		rows[n++] = check_policy(r->api);
 		n += check_pools(r->api->o.controller, rows + n, CHECKS_MAX - n);
+		if (r->api->o.edge_checks)
+			n += r->api->o.edge_checks(r->api->o.edge_ctx, rows + n, CHECKS_MAX - n);
 	}
 	n += check_nodes(r->api->o.nodes, rows + n, CHECKS_MAX - n);
 	cJSON *j = cJSON_CreateObject();

@@ -23,6 +23,8 @@ static int metrics_job(struct request *r, struct answer *a, struct error *err)
 	struct buf out = BUF_INIT;
 	controller_metrics(r->api->o.controller, &out);
 	add_api(r->api, &out);
+	if (r->api->o.edge_metrics)
+		r->api->o.edge_metrics(r->api->o.edge_ctx, &out);
 	a->status = r->route->status;
 	a->len = out.len;
 	a->body = buf_steal(&out);

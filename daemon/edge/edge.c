@@ -293,5 +293,5 @@ unsigned edge_public_port(const struct edge *e)
 void edge_stats(const struct edge *e, struct edge_stats *ret)
 {
 	*ret = (struct edge_stats){ .requests = atomic_load(&e->requests), .refused = atomic_load(&e->refused), .failed = atomic_load(&e->failed),
-				    .connections = atomic_load(&e->connections) };
+				    .certified = atomic_load(&e->certified), .uncertified = atomic_load(&e->uncertified), .connections = atomic_load(&e->connections) };
 }

@@ -38,6 +38,7 @@ struct edge_options {
 	const char *scheme;  /* of public addresses: http or https */
 	unsigned public_port; /* 0: that of https, or for http the first listener's */
 	const char *trusted; /* networks whose X-Forwarded-* are believed; a unix socket's peers are */
+	unsigned keepalive_s; /* a quiet visitor is asked by TCP after this, and gone when it did not answer three times */
 	/* On the edge's thread. All routes there are, once each. */
 	int (*routes)(void *ctx, edge_route_fn add, void *add_ctx, struct error *err);
 	/* On the edge's thread. A stream socket on which mux is spoken; the edge dials. */
@@ -57,6 +58,7 @@ unsigned edge_public_port(const struct edge *e);
 
 struct edge_stats {
 	uint64_t requests, refused, failed; /* routed; refused by the edge; the server inside did not answer in order */
+	uint64_t certified, uncertified;    /* a TLS front asked whether a name is routed: yes; no */
 	size_t connections;
 };
 void edge_stats(const struct edge *e, struct edge_stats *ret); /* any thread */

@@ -138,7 +138,7 @@ struct edge {
 	struct route *gone; /* by next */
 	atomic_bool stale;
 	int64_t complained_ms;
-	atomic_ullong requests, refused, failed;
+	atomic_ullong requests, refused, failed, certified, uncertified;
 	atomic_size_t connections;
 	char piece[PIECE];
 };

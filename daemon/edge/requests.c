@@ -79,7 +79,9 @@ static bool authorize_question(struct visitor *v, const struct head *h, const ch
 	snprintf(name, sizeof(name), "%.*s", (int)(n < sizeof(name) ? n : 0), h->target.p + strlen(path));
 	for (char *c = name; *c; c++)
 		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
-	page_write(v, edge_table_find(v->e, name) ? 204 : 404, "text/plain", "", "");
+	bool routed = edge_table_find(v->e, name) != NULL;
+	atomic_fetch_add(routed ? &v->e->certified : &v->e->uncertified, 1);
+	page_write(v, routed ? 204 : 404, "text/plain", "", "");
 	return true;
 }
 

@@ -21,7 +21,7 @@ enum {
 	READER_MS = 5 * 60 * 1000,     /* a visitor who takes nothing */
 	HALF_CLOSED_MS = 5 * 60 * 1000,
 	LINGER_MS = 2 * 1000,
-	KEEPALIVE_S = 25,
+	KEEPALIVE_PROBES = 3,
 	AGAIN_MS = 100,
 };
 
@@ -296,13 +296,15 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	visitor_process(v);
 }
 
-/* A quiet WebSocket may stay for days; a peer that is gone without a word is noticed within two minutes. */
-static void keep_alive(int fd)
+/* A quiet WebSocket may stay for days; a peer that is gone without a word is noticed. */
+static void keep_alive(int fd, unsigned every_s)
 {
+	int seconds = (int)every_s;
+
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ KEEPALIVE_S }, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ KEEPALIVE_S }, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ 3 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ KEEPALIVE_PROBES }, sizeof(int));
 }
 
 void visitor_new(struct edge *e, int take_fd, const char *peer, bool trusted)
@@ -314,7 +316,7 @@ void visitor_new(struct edge *e, int take_fd, const char *peer, bool trusted)
 	v->waiting = true;
 	snprintf(v->peer, sizeof(v->peer), "%s", peer);
 	setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-	keep_alive(take_fd);
+	keep_alive(take_fd, e->o.keepalive_s);
 	v->read = event_new(e->base, take_fd, EV_READ | EV_PERSIST, on_readable, v);
 	v->write = event_new(e->base, take_fd, EV_WRITE, on_writable, v);
 	if (!v->read || !v->write)

@@ -67,6 +67,29 @@ int edge_wire_number(const char *line, const char *word, uint64_t *ret)
 	return 0;
 }
 
+void edge_wire_add_about(struct buf *out, const struct edge_about *a)
+{
+	const struct edge_stats *s = &a->stats;
+	buf_addf(out, "about %s %llu %llu %llu %llu %llu %zu\n", a->version, (unsigned long long)s->requests, (unsigned long long)s->refused,
+		 (unsigned long long)s->failed, (unsigned long long)s->certified, (unsigned long long)s->uncertified, s->connections);
+}
+
+int edge_wire_about(const char *line, struct edge_about *ret)
+{
+	auto_free char *copy = xstrdup(line);
+	char *w[WORDS + 1];
+	int64_t v[WORDS];
+	if (split(copy, w) != WORDS || strcmp(w[0], "about") != 0 || strlen(w[1]) >= sizeof(ret->version))
+		return -1;
+	for (size_t i = 2; i < WORDS; i++)
+		if (parse_i64("about", w[i], 0, INT64_MAX, &v[i], NULL) != 0)
+			return -1;
+	*ret = (struct edge_about){ .stats = { .requests = (uint64_t)v[2], .refused = (uint64_t)v[3], .failed = (uint64_t)v[4], .certified = (uint64_t)v[5],
+					       .uncertified = (uint64_t)v[6], .connections = (size_t)v[7] } };
+	snprintf(ret->version, sizeof(ret->version), "%s", w[1]);
+	return 0;
+}
+
 char *edge_wire_line(struct buf *in)
 {
 	char *end = in->len ? memchr(in->data, '\n', in->len) : NULL;

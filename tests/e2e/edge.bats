@@ -80,6 +80,34 @@ answers() {
 	[ "$output" = 403 ]
 }
 
+# doctor's row of the edge, as JSON.
+edge_row() {
+	sandbox doctor --json | jq '.checks[] | select(.part == "edge")'
+}
+
+metric() {
+	curl -sS --max-time 10 --unix-socket "$SBX_DIR/d.sock" http://sandbox/metrics | awk -v name="$1" '$1 == name { print $2 }'
+}
+
+@test "doctor and the metrics tell of it" {
+	local routed
+	until_ok 20 eval 'edge_row | jq -e --arg pid "pid $(cat "$SBX_DIR/edge.pid") of version $(sandboxd --version | cut -d" " -f2)" ".status == \"ok\" and (.detail | contains(\$pid))"'
+	[ "$(metric sandbox_edge_up)" = 1 ]
+	routed=$(metric 'sandbox_edge_requests_total{result="routed"}')
+	answers one
+	[ "$(status_of nobody)" = 404 ]
+	[ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$EDGE/v1/tunnels/authorize?domain=one.localhost")" = 204 ]
+	until_ok 20 eval '[ "$(metric "sandbox_edge_requests_total{result=\"routed\"}")" -gt "$routed" ]'
+	until_ok 20 eval '[ "$(metric "sandbox_edge_requests_total{result=\"refused\"}")" -ge 1 ]'
+	until_ok 20 eval '[ "$(metric "sandbox_edge_certificates_total{answer=\"yes\"}")" = 1 ]'
+	edge_end KILL
+	until_ok 20 eval 'edge_row | jq -e ".status == \"fail\" and (.remedy | contains(\"sandboxd-edge\"))"'
+	[ "$(metric sandbox_edge_up)" = 0 ]
+	edge_start
+	until_ok 60 answers one 2>/dev/null
+	until_ok 20 eval 'edge_row | jq -e ".status == \"ok\""'
+}
+
 @test "who is not of the group gets no routes" {
 	# 7: no connection; 52: an empty answer, as a stranger to the protocol gets who may connect.
 	run -7 setpriv --reuid=daemon --regid=daemon --clear-groups curl -sS -m 20 --unix-socket "$SBX_DIR/edge.sock" http://x/

@@ -322,6 +322,7 @@ raw() {
 	grep -q "X-Forwarded-Proto: https" "$SBX_DIR/dump"
 	grep -q "X-Forwarded-Host: one.tunnels.localhost:$tls" "$SBX_DIR/dump"
 	[ "$(curl -fsSk -m 5 --resolve "one.tunnels.localhost:$tls:127.0.0.1" "https://one.tunnels.localhost:$tls/big/3000000" | wc -c)" = 3000000 ]
+	sandbox doctor --json | jq -e '.checks[] | select(.part == "edge") | .status == "ok" and (.detail | test("certificates asked for by a TLS front: [1-9]"))'
 	# No certificate, so no handshake.
 	run -35 curl -sk -m 5 --resolve "nosuch.tunnels.localhost:$tls:127.0.0.1" "https://nosuch.tunnels.localhost:$tls/"
 }

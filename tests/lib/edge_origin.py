@@ -2,7 +2,7 @@
 """The server inside a sandbox that the tests of tunnels reach: edge_origin.py PORT NAME. Standard library alone.
 
 It speaks HTTP/1.1 by hand, so that what arrives is shown as it arrived:
-/dump the request's head and body; /sse ten events; /close an answer without a length; /chunks; /big N bytes; /slow; /early answers
+/dump the request's head and body; /sse ten events; /quiet/N two events, N seconds apart; /close an answer without a length; /chunks; /big N bytes; /slow; /early answers
 before it reads; /cut half an answer; /cl-te a broken answer; /upgrade echoes after 101; /cookie; /redirect; /status/N; else NAME.
 """
 import socket
@@ -75,6 +75,13 @@ def events(c, chunked):
     return chunked
 
 
+def quiet(c, seconds):
+    c.s.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n10\r\ndata: before\n\n  \r\n")
+    time.sleep(seconds)
+    c.s.sendall(b"d\r\ndata: after\n\n\r\n0\r\n\r\n")
+    return True
+
+
 def upgrade(c):
     c.s.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nwelcome")
     if c.buf:
@@ -92,6 +99,8 @@ def special(c, path, headers):
     """True: go on; False: close; None: not a special path."""
     if path.startswith("/sse"):
         return events(c, path.endswith("chunked"))
+    if path.startswith("/quiet/"):
+        return quiet(c, float(path[7:]))
     if path == "/upgrade":
         return upgrade(c)
     if path == "/early":

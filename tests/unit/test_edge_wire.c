@@ -56,6 +56,17 @@ static void other_lines_are_none(void **state)
 	assert_int_equal(edge_wire_number("have 17", "have", &n), 0);
 	assert_int_equal(n, 17);
 	assert_int_equal(edge_wire_number("have 0", "have", &n), -1);
+	struct edge_about a = { .version = "1.2.3", .stats = { 1, 2, 3, 4, 5, 6 } }, b;
+	auto_buf text = BUF_INIT;
+	edge_wire_add_about(&text, &a);
+	auto_free char *line = edge_wire_line(&text);
+	assert_int_equal(edge_wire_about(line, &b), 0);
+	assert_string_equal(b.version, "1.2.3");
+	assert_memory_equal(&b.stats, &a.stats, sizeof(a.stats));
+	assert_int_equal(edge_wire_about("about 1 2 3 4 5 6", &b), -1);
+	assert_int_equal(edge_wire_about("about 1 2 3 4 5 6 7 8", &b), -1);
+	assert_int_equal(edge_wire_about("about 1 2 -3 4 5 6 7", &b), -1);
+	assert_int_equal(edge_wire_about("about 1234567890123456789012345678901234567890 2 3 4 5 6 7", &b), -1);
 	assert_int_equal(edge_wire_number("have -1", "have", &n), -1);
 	assert_int_equal(edge_wire_number("have", "have", &n), -1);
 	assert_int_equal(edge_wire_number("haven 1", "have", &n), -1);

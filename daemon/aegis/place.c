@@ -109,7 +109,7 @@ static bool beyond(enum gate g, const struct resources *ask, const struct node_v
 	return resource_gate(ask, &n->total) == g;
 }
 
-/* An open network is an interface in a container's namespace: there is none to give to another kernel. */
+/* Whether the tier can have that network at all; why not: docs/decisions/0010. */
 static bool reaches(const struct spec *s, enum tier required)
 {
 	return s->network != NETWORK_OPEN || required == TIER_CONTAINER;
@@ -214,6 +214,11 @@ static void put_offer(struct text *t, const char *kind, const char *word, const 
 	put(t, "%s %s not offered by node %s%s%s", kind, word, n->name, *reason ? ": " : "", reason);
 }
 
+static const char *no_open(enum tier tier)
+{
+	return tier == TIER_MICROVM ? "a microVM has no network device, by design" : "gVisor would need one of this machine's network stacks, or its own from its start on";
+}
+
 static void put_short(struct text *t, const char *what, const struct node_view *n, uint32_t free_, uint32_t total, uint32_t asked)
 {
 	if (asked > total)
@@ -243,8 +248,8 @@ static void put_gate(struct text *t, enum gate g, const struct spec *s, const st
 		put_offer(t, "tier", tier_text(required), n, n->reasons ? n->reasons->tier[required] : "");
 		return;
 	case GATE_NETWORK:
-		if (n->network[s->network])
-			put(t, "network %s is for containers, and tier %s is needed", network_text(s->network), tier_text(required));
+		if (!reaches(s, required))
+			put(t, "network %s is for containers, and tier %s is needed: %s", network_text(s->network), tier_text(required), no_open(required));
 		else
 			put_offer(t, "network", network_text(s->network), n, n->reasons ? n->reasons->network[s->network] : "");
 		return;
@@ -384,8 +389,10 @@ static void put_remedies(struct text *t, const struct pass *ps, const struct dec
 		separator = "; ";
 	}
 	if (gates & 1u << GATE_NETWORK) {
-		put(t, "%sa worker that offers network %s%s", separator, network_text(s->network),
-		    s->network == NETWORK_DENY ? "" : ", or network deny");
+		if (reaches(s, d->required))
+			put(t, "%sa worker that offers network %s%s", separator, network_text(s->network), s->network == NETWORK_DENY ? "" : ", or network deny");
+		else
+			put(t, "%snetwork restricted, which every tier has", separator);
 		separator = "; ";
 	}
 	for (size_t i = 0; i < ARRAY_LEN(remedies); i++) {

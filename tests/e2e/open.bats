@@ -5,6 +5,7 @@
 
 load ../lib/helpers
 load ../lib/tls
+load ../lib/ways.bash
 
 PUBLIC="11.99.7.2"
 PRIVATE="10.99.7.2 172.31.97.2 192.168.97.2 100.99.7.2 169.254.7.7 198.19.97.2 203.0.113.97"
@@ -39,6 +40,7 @@ setup_file() {
 	server world nsenter "--net=/proc/$(cat "$SBX_DIR/world.pid")/ns/net" python3 "$TOP/tests/lib/network_world.py" world $PUBLIC 11.99.7.53 $PRIVATE
 	server host python3 "$TOP/tests/lib/network_world.py" host "$HOST_PORT"
 	sbx_daemon --set worker.open_pool=198.18.0.0/20 --set worker.open_dns=11.99.7.53 --set "egress.hosts=$(printf 'good.test=%s' "$PUBLIC")"
+	ways_setup
 	OPEN=$(sbx_create --network open)
 	SIBLING=$(sbx_create --network open)
 	DENY=$(sbx_create --network deny)
@@ -51,6 +53,7 @@ teardown_file() {
 	for f in world.server host.server world.pid sibling.server; do
 		[ ! -f "$SBX_DIR/$f" ] || kill "$(cat "$SBX_DIR/$f")" 2>/dev/null || true
 	done
+	ways_teardown
 	ip link del sbxworld 2>/dev/null || true
 	[ -z "${FORWARDED:-}" ] || echo "$FORWARDED" >/proc/sys/net/ipv4/ip_forward
 	node=$(cat "$SBX_DIR/state/node-id" 2>/dev/null) || node=
@@ -162,6 +165,18 @@ forbidden() {
 	run timeout 60 sandbox exec "$OPEN" -- sh -c "nc -w 20 10.99.7.2 8080 </dev/null"
 	[ "$status" -ne 0 ]
 	[[ $output != *there* ]]
+}
+
+@test "the same from inside, with the rights of its own root; and no other kind of socket" {
+	ways_answer_here
+	ways_give "$OPEN"
+	[ "$(echo "tcp $PUBLIC 8080" | timeout 60 sandbox exec "$OPEN" -- /workspace/ways reach)" = "tcp $PUBLIC 8080 yes" ]
+	{
+		ways_there
+		ways_elsewhere
+		printf 'tcp %s 8080\n' $PRIVATE "$(gateway "$OPEN")" "$(address "$SIBLING")"
+		notations
+	} | ways_none "$OPEN"
 }
 
 @test "nothing comes in but answers" {

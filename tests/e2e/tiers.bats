@@ -3,6 +3,8 @@
 # runtime. tiers_microvm.bats is the same for machines.
 
 load ../lib/helpers.bash
+load ../lib/tls.bash
+load ../lib/ways.bash
 load ../lib/tiers.bash
 load ../lib/escapes.bash
 
@@ -14,12 +16,14 @@ setup_file() {
 	tiers_start --set worker.gvisor_runtime=runsc $ORIGIN_SETTINGS
 	escapes_setup
 	origin_start
+	ways_setup
 	trials_give
 }
 
 teardown_file() {
 	escapes_teardown
 	origin_stop
+	ways_teardown
 	sbx_stop
 }
 
@@ -106,6 +110,10 @@ teardown_file() {
 
 @test "what a kernel of its own allows reaches nothing of the host" {
 	on_each_tier own_kernel namespaces userns ptrace keyrings kernel devices
+}
+
+@test "from a closed sandbox nothing leaves: no address, name, socket or device" {
+	on_each_tier closed
 }
 
 @test "restricted egress leads where it may, and nowhere else" {

@@ -2,6 +2,8 @@
 # What tiers.bats tries, in virtual machines: emulated where KVM does not boot one.
 
 load ../lib/helpers.bash
+load ../lib/tls.bash
+load ../lib/ways.bash
 load ../lib/tiers.bash
 load ../lib/escapes.bash
 
@@ -14,12 +16,14 @@ setup_file() {
 	tiers_start --set "worker.driver=$MICROVM_DIR/driver" --set worker.driver_development=true $ORIGIN_SETTINGS
 	escapes_setup
 	origin_start
+	ways_setup
 	trials_give
 }
 
 teardown_file() {
 	escapes_teardown
 	origin_stop
+	ways_teardown
 	sbx_stop
 	microvm_stop
 }
@@ -119,6 +123,10 @@ teardown_file() {
 
 @test "what a kernel of its own allows reaches nothing of the host" {
 	on_each_tier own_kernel userns keyrings proc
+}
+
+@test "from a closed sandbox nothing leaves: no address, name, socket or device" {
+	on_each_tier closed
 }
 
 @test "restricted egress leads where it may, and nowhere else" {

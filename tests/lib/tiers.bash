@@ -365,7 +365,27 @@ restricted() {
 	# Another way there is none.
 	run ! timeout 30 sandbox exec "$box" -- nc -w 3 127.79.0.1 "$ORIGIN_PORT"
 	[ "$(timeout 30 sandbox exec "$box" -- ls /sys/class/net 2>/dev/null | tr -d '\n')" = lo ] || [ "$1" = gvisor ]
+	# Where rules allow everything the addresses are judged all the same.
+	sandbox network set "$box" --allow '*:*'
+	ways_give "$box"
+	echo "ok.test:$ORIGIN_PORT" | timeout 60 sandbox exec "$box" -- /workspace/ways ask | grep -qx "ok.test:$ORIGIN_PORT 200"
+	ways_refused "$box"
+	{ ways_there; ways_elsewhere; ways_public; } | ways_none "$box"
 	drop "$box"
+}
+
+# The same without any way out; and no interface for who asks for one where there is none to be had.
+closed() {
+	ways_answer_here
+	ways_give "$BOX"
+	{ ways_there; ways_elsewhere; ways_public; } | ways_none "$BOX"
+	run ! inside nslookup good.test
+	[ "$1" != container ] || return 0 # open.bats
+	run --separate-stderr sandbox create --image "$IMAGE" --tier "$1" --network open --disk-mib 64
+	[ "$status" -eq 6 ]
+	[[ $stderr == *"network open_egress is for containers, and tier $1 is needed"*"network restricted, which every tier has"* ]]
+	run --separate-stderr sandbox create --image "$IMAGE" --tier "$1" --network open --disk-mib 64 --explain
+	[[ $output$stderr == *"network open_egress is for containers, and tier $1 is needed"* ]]
 }
 
 # For setup_file: what `restricted` reaches, and the settings of a daemon that lets it.
@@ -383,7 +403,7 @@ origin_stop() {
 	[ -z "${ORIGIN_PID:-}" ] || kill "$ORIGIN_PID" 2>/dev/null || true
 }
 
-ORIGIN_SETTINGS="--set egress.rules=*:* --set egress.open_addresses=127.79.0.1/32 --set egress.hosts=ok.test=127.79.0.1,other.test=127.79.0.1"
+ORIGIN_SETTINGS="--set egress.rules=*:* --set egress.open_addresses=127.79.0.1/32 --set egress.hosts=ok.test=127.79.0.1,other.test=127.79.0.1,$WAYS_HOSTS"
 
 pool_ready() {
 	[ "$(sandbox pool list --json | jq --arg pool "$1" '[.[] | select(.name == $pool) | .ready][0]')" -ge 1 ]

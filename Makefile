@@ -225,9 +225,10 @@ fuzz-smoke:
 fuzz:
 	$(Q)tests/fuzz/run long $(T)
 
-# Every allocation of sandbox-init and of the parsers failing in turn: `make faults`; FULL=1 takes every input and every call.
+# Every call failing in turn, of sandbox-init, the store and the parsers: docs/testing.md. FULL=1 takes every input and every way.
 faults: $(UNIT) tools
-	$(Q)tests/lib/run-unit $(BUILD)/tests/test_init_faults
+	$(Q)tests/lib/run-unit $(BUILD)/tests/test_init_faults $(BUILD)/tests/test_store_faults
+	$(Q)SANDBOX_TEST_STORE=postgresql tests/lib/with-postgres tests/lib/run-unit $(BUILD)/tests/test_store_faults
 	$(Q)INPUTS=$(if $(FULL),all) tests/faults/allocations $(abspath $(BUILD))
 
 bench: all tools

@@ -217,8 +217,23 @@ static int take_lock(const char *path, struct error *err)
 	return steal_fd(&fd);
 }
 
+/* The service that is the daemon of this socket, where systemd is to run one: a daemon of ours would hold the records against it. */
+static const char *service_of(const char *socket)
+{
+	static const char *const units[] = { "sandboxd", "sandboxd-controller" };
+	if (strcmp(socket, SYSTEM_SOCKET) != 0 || access("/run/systemd/system", F_OK) != 0)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+		auto_free char *enabled = xasprintf("/etc/systemd/system/multi-user.target.wants/%s.service", units[i]);
+		if (faccessat(AT_FDCWD, enabled, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return units[i];
+	}
+	return NULL;
+}
+
 int local_start(struct cli *cli, const struct local_paths *p, bool *ret_started, struct error *err)
 {
+	const char *unit = service_of(p->socket);
 	auto_free char *program = NULL;
 	*ret_started = false;
 	if (local_program(&program, err) != 0 || io_mkdirs(p->state, 0700, err) != 0)
@@ -231,6 +246,8 @@ int local_start(struct cli *cli, const struct local_paths *p, bool *ret_started,
 		close(fd);
 		return 0;
 	}
+	if (unit)
+		return error_set(err, ERR_UNREACHABLE, "it is systemd's to start here: systemctl start %s (journalctl -u %s says why it does not run)", unit, unit);
 	out_note(cli, "starting the local daemon (log: %s)", p->log);
 	if (launch(cli, p, program, err) != 0)
 		return -1;

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 /* Starts sandboxd for this user and returns when it serves. Two CLIs at once start one: the second finds it running (*ret_started false).
- * On failure the message says why and the daemon's last log lines are on stderr. */
+ * Not where systemd has it enabled as a service: ERR_UNREACHABLE says so. On failure the message says why and the daemon's last log lines are on stderr. */
 int local_start(struct cli *cli, const struct local_paths *p, bool *ret_started, struct error *err);
 /* The program: beside this one, else on PATH. Caller frees. ERR_NOT_FOUND. */
 int local_program(char **ret, struct error *err);

@@ -13,6 +13,7 @@
 #define WORKER_STATE "/var/lib/sandbox-worker"
 #define WORKER_RUN "/run/sandbox-worker"
 #define WORKER_UNIT "/etc/systemd/system/sandboxd-worker.service"
+#define WORKER_MACHINES "/var/lib/sandbox-driver-qemu"
 #define WORKER_LOG "/var/log/sandboxd-worker.log"
 
 /* What a look at the machine told; nothing is changed by it. */

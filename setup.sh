@@ -10,12 +10,15 @@ usage: ./setup.sh [install] [OPTIONS]   install what is missing, build, install,
        ./setup.sh --url URL [OPTIONS]   install a release instead of this checkout; --url URL --help says more
        ./setup.sh --uninstall [--purge] [--prefix DIR]   remove what was installed, whichever way
 
-  --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
+  --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise). Only programs, manual pages, completions, unit
+                     files and documents are put there. Elsewhere are: packages; the daemon's records (/var/lib/sandbox, as a user
+                     ~/.local/state/sandbox), socket (/run/sandbox, $XDG_RUNTIME_DIR/sandbox) and settings (/etc/sandbox, ~/.config/sandbox);
+                     the base image, in the engine; the build, in build/ here; and, below /usr/local, the completion of fish (/etc/fish)
   --base KIND        base image when none exists: busybox (default), debian (by debootstrap), or the name of an image to pull
   --no-docker        do not install or start Docker Engine
   --microvm          also the microvm tier (QEMU and Debian's cloud kernel), where KVM boots a virtual machine
   --docker-group     add the calling user to the docker group (that equals root on this machine)
-  --dry-run          say what would be done, change nothing
+  --dry-run          name every package, file, directory, service and user it would make; change nothing
   --purge            with --uninstall: also the daemon's records and settings, and the base image
   --yes              do not ask before installing packages; with --uninstall: end sandboxes that still run
   -h, --help         this text
@@ -32,6 +35,12 @@ say() {
 die() {
 	printf '%s\n' "setup: $*" >&2
 	exit 1
+}
+
+# What was asked for cannot be understood: the status that sandbox itself has for that.
+bad_usage() {
+	printf '%s\n' "setup: $*; see $0 --help" >&2
+	exit 2
 }
 
 # As die, after the last lines of the log, which then stays.
@@ -56,9 +65,9 @@ parse_arguments() {
 		case $1 in
 		install | check | check-full) action=$1 ;;
 		--uninstall) action=uninstall ;;
-		--prefix) [ $# -ge 2 ] || die "--prefix needs a directory"; prefix=$2; shift ;;
+		--prefix) [ $# -ge 2 ] || bad_usage "--prefix needs a directory"; prefix=$2; shift ;;
 		--prefix=*) prefix=${1#*=} ;;
-		--base) [ $# -ge 2 ] || die "--base needs busybox, debian or an image"; base=$2; shift ;;
+		--base) [ $# -ge 2 ] || bad_usage "--base needs busybox, debian or an image"; base=$2; shift ;;
 		--base=*) base=${1#*=} ;;
 		--no-docker) use_docker=0 ;;
 		--docker-group) docker_group=1 ;;
@@ -67,7 +76,8 @@ parse_arguments() {
 		--dry-run) dry_run=1 ;;
 		--yes | -y) yes=1 ;;
 		-h | --help) usage; exit 0 ;;
-		*) usage >&2; die "unknown argument '$1'" ;;
+		-*) bad_usage "unknown option '$1'" ;;
+		*) bad_usage "unknown action '$1' (install, check, check-full)" ;;
 		esac
 		shift
 	done
@@ -203,7 +213,14 @@ ensure_engine() {
 	fi
 	# shellcheck disable=SC2086
 	need_packages $ENGINE_PACKAGES
-	[ "$dry_run" -eq 0 ] || { say "would start Docker Engine"; return 0; }
+	if [ "$dry_run" -eq 1 ]; then
+		if [ -d /run/systemd/system ]; then
+			say "would start docker.service"
+		else
+			say "would start dockerd by hand: /run/sandbox-dockerd.pid, /var/log/dockerd.log, $engine_socket, /var/lib/docker"
+		fi
+		return 0
+	fi
 	if [ -d /run/systemd/system ]; then
 		say "starting docker.service"
 		as_root systemctl start docker.service || die "systemctl could not start docker.service; see: journalctl -u docker"
@@ -352,6 +369,46 @@ next_steps() {
 TXT
 }
 
+# One line a directory: its files. tests/installer/setup.bats compares it with what is installed.
+plan_files() {
+	version=$(cat VERSION)
+	fish=$prefix/share/fish/vendor_completions.d
+	[ "$prefix" != /usr/local ] || fish=/etc/fish/completions
+	printf '  %s\n' "$prefix/bin: sandbox sandbox-mcp sandboxd" \
+		"$prefix/libexec/sandbox: sandbox-init-$version sandbox-remote-$version.so sandbox-ssh-$version.so sandbox-console sandbox-driver-qemu sandbox-boot" \
+		"$prefix/share/man/man1: $(names man/*.1)" "$prefix/share/man/man5: $(names man/*.5)" "$prefix/share/man/man8: $(names man/*.8)" \
+		"$prefix/share/bash-completion/completions: sandbox" "$prefix/share/zsh/site-functions: _sandbox" "$fish: sandbox.fish" \
+		"$prefix/share/doc/sandbox: README.md LICENSE" "$prefix/share/sandbox/skill/sandbox-platform: SKILL.md" \
+		"$prefix/share/sandbox/skill/sandbox-platform/references: $(names installer/skill/sandbox-platform/references/*.md)" \
+		"$prefix/share/sandbox/server: base-image microvm-kernel Caddyfile logrotate LICENSE $(names installer/*.conf.example)" \
+		"$prefix/share/sandbox/server/compose: $(names installer/compose/*)" "$prefix/lib/systemd/system: $(names installer/systemd/*.service)"
+}
+
+names() {
+	for n; do printf '%s\n' "${n##*/}"; done | tr '\n' ' ' | sed 's/ $//'
+}
+
+plan_daemon() {
+	if [ "$(id -u)" -eq 0 ]; then
+		at=/var/lib/sandbox socket=/run/sandbox/sandboxd.sock
+	else
+		at=${XDG_STATE_HOME:-$HOME/.local/state}/sandbox socket=${XDG_RUNTIME_DIR:-$at}/sandboxd.sock
+		[ -z "${XDG_RUNTIME_DIR:-}" ] || socket=$XDG_RUNTIME_DIR/sandbox/sandboxd.sock
+	fi
+	say "would start the local daemon: records and log in $at, socket $socket"
+	say "would make the image sandbox-base:latest in the engine unless it is there (kind: $base), and the daemon makes sandbox-probe:$(cat VERSION); then run a first sandbox and delete it"
+	say "no user is made, no service enabled, no rc file edited; logs and temporary files in ${TMPDIR:-/tmp}/sandbox-setup.* go at the end"
+}
+
+plan() {
+	say "would build in $top/build"
+	say "would install below $prefix, directories made where they are missing:"
+	plan_files
+	plan_daemon
+	ensure_microvm
+	say "nothing was changed"
+}
+
 do_install() {
 	check_prefix
 	# shellcheck disable=SC2086
@@ -359,7 +416,7 @@ do_install() {
 	ensure_engine
 	maybe_docker_group
 	if [ "$dry_run" -eq 1 ]; then
-		say "would build, install below $prefix, start the local daemon, make sure a base image exists, and run a first sandbox"
+		plan
 		return 0
 	fi
 	build
@@ -461,20 +518,26 @@ tell_of_engine() {
 	if kill -0 "$pid" 2>/dev/null; then say "Docker Engine, which was started by hand, goes on: kill $pid ends it"; fi
 }
 
-purge_records() {
+# Where the daemon's records and settings are, one a line; the last of them is what machines of the microvm tier leave.
+records() {
 	if [ "$(id -u)" -eq 0 ]; then
-		set -- /var/lib/sandbox /run/sandbox /etc/sandbox
+		printf '%s\n' /var/lib/sandbox /run/sandbox /etc/sandbox /var/lib/sandbox-driver-qemu
 	else
-		set -- "${XDG_STATE_HOME:-$HOME/.local/state}/sandbox" "${XDG_CONFIG_HOME:-$HOME/.config}/sandbox"
+		printf '%s\n' "${XDG_STATE_HOME:-$HOME/.local/state}/sandbox" "${XDG_CONFIG_HOME:-$HOME/.config}/sandbox"
 	fi
-	for d; do
+}
+
+purge_records() {
+	records | while IFS= read -r d; do
 		[ -e "$d" ] || continue
 		say "removing $d"
 		rm -rf "$d" || die "could not remove $d"
-	done
+	done || exit 1
 }
 
 remove_installed() {
+	# Put there by --microvm.
+	rm -rf "$prefix/libexec/sandbox/kernel"
 	# What the installer of releases put there it also removes.
 	if [ -f "$prefix/share/sandbox/manifest" ]; then
 		installer/hosted.sh --uninstall --prefix "$prefix" || exit 1
@@ -486,8 +549,11 @@ remove_installed() {
 do_uninstall() {
 	[ -e "$prefix/bin/sandbox" ] || die "nothing is installed below $prefix"
 	if [ "$dry_run" -eq 1 ]; then
-		say "would stop the local daemon and remove what was installed below $prefix"
-		[ "$purge" -eq 0 ] || say "would remove the daemon's records, settings and base image too"
+		say "would stop the local daemon and remove what was installed below $prefix:"
+		if [ -f "$prefix/share/sandbox/manifest" ]; then sed -n "s|^file [0-9a-f]* |  $prefix/|p" "$prefix/share/sandbox/manifest"; else plan_files; fi
+		[ ! -d "$prefix/libexec/sandbox/kernel" ] || printf '  %s\n' "$prefix/libexec/sandbox/kernel"
+		[ "$purge" -eq 0 ] || say "would remove the images sandbox-base:latest and sandbox-probe:$(cat VERSION), and $(records | tr '\n' ' ')"
+		say "nothing was changed"
 		return 0
 	fi
 	end_daemon

@@ -13,14 +13,15 @@ usage() {
 	cat <<'TXT'
 usage: curl -fsSL URL/setup.sh | sh -s -- [OPTIONS]
 
-  --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise)
+  --prefix DIR       install below DIR (default: /usr/local as root, ~/.local otherwise), and nothing outside it but what the
+                     coding agents found here are given (--no-mcp, --no-skill)
   --version VERSION  that version instead of the newest
   --server           also sandboxd, its systemd units and examples
   --no-mcp           do not register the MCP bridge with the coding agents found here
   --no-skill         do not give the skill to the coding agents found here
   --yes              do not ask, even on a terminal
   --force            take the place of files that something else put there
-  --dry-run          say what would be done; nothing is downloaded or changed
+  --dry-run          say what would be done, with every place; nothing is downloaded or changed
   --uninstall        remove what was installed below the prefix, and nothing else
   --url URL          where releases are (https; http only on loopback); also SANDBOX_SETUP_URL
   --public-key KEY   the minisign key that signs them; also SANDBOX_SETUP_KEY
@@ -39,6 +40,12 @@ die() {
 	exit 1
 }
 
+# As sandbox itself: what cannot be understood has a status of its own.
+bad_usage() {
+	printf 'setup: %s; see --help\n' "$*" >&2
+	exit 2
+}
+
 have() {
 	command -v "$1" >/dev/null 2>&1
 }
@@ -51,7 +58,7 @@ parse_arguments() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--prefix | --version | --url | --public-key)
-			[ $# -ge 2 ] && [ -n "$2" ] || die "$1 needs a value"
+			[ $# -ge 2 ] && [ -n "$2" ] || bad_usage "$1 needs a value"
 			take_value "$1" "$2"
 			shift
 			;;
@@ -64,7 +71,8 @@ parse_arguments() {
 		--dry-run) dry_run=1 ;;
 		--uninstall) action=uninstall ;;
 		-h | --help) usage; exit 0 ;;
-		*) die "unknown argument '$1'; see --help" ;;
+		-*) bad_usage "unknown option '$1'" ;;
+		*) bad_usage "unknown argument '$1'" ;;
 		esac
 		shift
 	done
@@ -512,6 +520,20 @@ plan() {
 	if [ -f "$manifest" ]; then say "replaces version $(sed -n 's/^version //p' "$manifest")"; fi
 }
 
+# The names of single manual pages and documents stand in the archive, which a dry run does not fetch.
+plan_places() {
+	printf '  %s\n' "$prefix/bin: sandbox sandbox-mcp" "$prefix/libexec/sandbox: sandbox-remote-$version.so sandbox-ssh-$version.so sandbox-console lib/" \
+		"$prefix/share: man/man1/sandbox*.1 bash-completion/completions/sandbox zsh/site-functions/_sandbox fish/vendor_completions.d/sandbox.fish doc/sandbox/" \
+		"$prefix/share/sandbox: skill/ manifest (every file by name, with its sum)"
+	[ "$server" -eq 0 ] || printf '  %s\n' "$prefix/bin: sandboxd" "$prefix/libexec/sandbox: sandbox-init-$version sandbox-driver-qemu sandbox-boot" \
+		"$prefix/share: man/man5/ man/man8/ sandbox/server/" "$prefix/lib/systemd/system: sandboxd*.service, none of them enabled or started"
+	printf '  %s\n' "$prefix/.sandbox-setup.*: while it works, removed at the end"
+	if [ "$skill" -eq 1 ] && [ -n "${HOME:-}" ]; then
+		for agent in .claude .codex; do [ ! -d "$HOME/$agent" ] || printf '  %s\n' "$HOME/$agent/skills/sandbox-platform"; done
+	fi
+	say "no user is made, no package installed, no rc file edited"
+}
+
 # Asked on the terminal, since standard input may be this text.
 agree() {
 	[ "$yes" -eq 0 ] && [ -t 1 ] && (: </dev/tty) 2>/dev/null || return 0
@@ -529,6 +551,7 @@ do_install() {
 	check_prefix
 	plan
 	if [ "$dry_run" -eq 1 ]; then
+		plan_places
 		say "nothing was changed"
 		return 0
 	fi

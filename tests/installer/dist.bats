@@ -24,6 +24,7 @@ setup_file() {
 teardown_file() {
 	[ -n "${W:-}" ] || return 0
 	kill "$(cat "$W/pid")"
+	chattr -R -i "$W" 2>/dev/null || true
 	rm -rf "$W"
 }
 
@@ -83,10 +84,27 @@ teardown_file() {
 	local pid=$!
 	until_ok 60 test -S "$T/d.sock"
 	run timeout 60 "$T/p/bin/sandbox" --server "unix://$T/d.sock" run --image "$IMAGE" --disk-mib 64 -- echo from a release
+	echo "$output; $(cat "$T/log")"
+	[ "${lines[-1]}" = "from a release" ] || { kill "$pid"; false; }
+	# Installed anew while its daemon and a sandbox run, as an upgrade does, and over an upgrade that is undone: neither notices.
+	local box="$T/p/bin/sandbox --server unix://$T/d.sock" inode
+	$box create -q --name live --image "$IMAGE" --disk-mib 64
+	inode=$(stat -c %i "$T/p/bin/sandboxd")
+	run -0 sh -c "curl -fsSL '$URL/setup.sh' | sh -s -- --prefix '$T/p' --server"
+	[ "$inode" != "$(stat -c %i "$T/p/bin/sandboxd")" ]
+	[ "$($box exec live -- echo on)" = on ]
+	inode=$(stat -c %i "$T/p/bin/sandboxd")
+	chattr +i "$T/p/share/sandbox/manifest" 2>/dev/null || true
+	run sh -c "curl -fsSL '$URL/setup.sh' | sh -s -- --prefix '$T/p' --server"
+	if lsattr "$T/p/share/sandbox/manifest" 2>/dev/null | grep -q '^....i'; then
+		chattr -i "$T/p/share/sandbox/manifest"
+		[ "$status" -eq 1 ]
+		[ "$inode" = "$(stat -c %i "$T/p/bin/sandboxd")" ]
+	fi
+	[ "$($box exec live -- echo still)" = still ]
+	$box delete live --wait
 	kill "$pid"
 	wait "$pid" || true
-	echo "$output; $(cat "$T/log")"
-	[ "${lines[-1]}" = "from a release" ]
 	run -0 sh -c "curl -fsSL '$URL/setup.sh' | sh -s -- --prefix '$T/p' --uninstall"
 	[ ! -e "$T/p" ]
 }

@@ -120,7 +120,7 @@ only_tools() {
 
 @test "a dry run says what would be done and does nothing" {
 	run -0 hosted --dry-run --server --prefix "$P"
-	[[ $output == *"version $VERSION for amd64 from $URL"*"sandboxd"*"below $P"*"nothing was changed"* ]]
+	[[ $output == *"version $VERSION for amd64 from $URL"*"sandboxd"*"below $P"*"$P/lib/systemd/system"*"no user is made"*"nothing was changed"* ]]
 	[ ! -e "$P" ]
 	run -0 hosted --prefix "$P"
 	run -0 hosted --uninstall --dry-run --prefix "$P"
@@ -128,12 +128,21 @@ only_tools() {
 	[ -x "$P/bin/sandbox" ]
 }
 
+@test "what cannot be understood is said in one line, with a status of its own" {
+	run -2 --separate-stderr hosted --frob
+	[ "$output$stderr" = "setup: unknown option '--frob'; see --help" ]
+	run -2 --separate-stderr hosted frob
+	[ "$stderr" = "setup: unknown argument 'frob'; see --help" ]
+	run -2 --separate-stderr hosted --version
+	[ "$stderr" = "setup: --version needs a value; see --help" ]
+}
+
 @test "a copy cut off anywhere does nothing" {
 	local size n
 	size=$(stat -c %s "$W/www/setup.sh")
 	mkdir "$T/cwd"
 	cd "$T/cwd"
-	for ((n = 1; n < size - 1; n += n > size - 60 ? 1 : 499)); do
+	for ((n = 1; n < size - 1; n += n > size - 60 ? 1 : ${CUT_STEP:-499})); do
 		head -c "$n" "$W/www/setup.sh" >"$T/cut"
 		sh <"$T/cut" >"$T/out" 2>/dev/null || true
 		[ ! -s "$T/out" ] || { echo "at $n of $size: $(cat "$T/out")"; return 1; }
@@ -177,16 +186,28 @@ only_tools() {
 }
 
 @test "a download that fails or is cut leaves nothing, and says so" {
+	[ -z "${CUT_STEP:-}" ] || hosted --prefix "$T/kept" --no-mcp
 	run -1 hosted --prefix "$P" --version 3.3.3
 	[[ $output == *"setup: cannot download $URL/3.3.3/SHA256SUMS"*404* ]]
 	[ ! -e "$P" ]
 	release 3.3.3
-	local a=$W/www/3.3.3/sandbox-client-3.3.3-linux-amd64.tar.gz n
-	for n in 0 1 100 $(($(stat -c %s "$a") - 1)); do
-		echo "$n" >"$a.cut"
-		run -1 hosted --prefix "$P" --version 3.3.3
-		[[ $output == *"setup: cannot download $URL/3.3.3/sandbox-client"* || $output == *"does not have the checksum"* ]]
-		[ ! -e "$P" ]
+	local a n size step=${CUT_STEP:-}
+	for a in sandbox-client-3.3.3-linux-amd64.tar.gz SHA256SUMS SHA256SUMS.minisig; do
+		a=$W/www/3.3.3/$a
+		size=$(stat -c %s "$a")
+		# The first bytes, the last, and a few between; every so many where there is time (tests/full/installer.bats).
+		for n in 0 1 $(seq $((${step:-size / 3} + 1)) "${step:-$((size / 3))}" $((size - 2))) $((size - 1)); do
+			echo "$n" >"$a.cut"
+			run -1 hosted --prefix "$P" --version 3.3.3
+			[[ $output == *"setup: cannot download $URL/3.3.3/${a##*/}"* || $output == *"does not have the checksum"* ]]
+			[ ! -e "$P" ]
+			# Over an installation: that stays.
+			if [ -n "$step" ]; then
+				run -1 hosted --prefix "$T/kept" --version 3.3.3
+				[ "$("$T/kept/bin/sandbox" --version)" = "sandbox $VERSION" ]
+			fi
+		done
+		rm "$a.cut"
 	done
 	rm -rf "$W/www/3.3.3"
 }

@@ -30,8 +30,32 @@ teardown() {
 @test "a dry run names the place and makes nothing" {
 	run timeout 60 "$TOP/setup.sh" --dry-run --no-docker --prefix "$DIR/p"
 	[ "$status" -eq 0 ]
-	[[ $output == *"install below $DIR/p"* ]]
+	[[ $output == *"install below $DIR/p"*"records and log in "*sandboxd.sock*"no user is made, no service enabled"*"nothing was changed" ]]
 	[ -z "$(ls -A "$DIR")" ]
+}
+
+# The files of a dry run's answer: "  DIRECTORY: NAME NAME…".
+planned() {
+	local dir names name
+	sed -n 's/^  \(\/[^:]*\): /\1\t/p' | while IFS=$'\t' read -r dir names; do
+		for name in $names; do echo "$dir/$name"; done
+	done | sort
+}
+
+@test "a dry run names every file that is installed then, and nothing lies outside the prefix" {
+	timeout 300 make -s -C "$TOP" BUILD="$BUILD" -o all install PREFIX="$DIR/p"
+	timeout 60 "$TOP/setup.sh" --dry-run --no-docker --prefix "$DIR/p" | planned >"$DIR/planned"
+	(cd / && find "$DIR/p" -type f | sort) >"$DIR/found"
+	[ "$(wc -l <"$DIR/found")" -gt 60 ]
+	diff "$DIR/planned" "$DIR/found"
+	# The same when it is to go again.
+	timeout 60 "$TOP/setup.sh" --uninstall --dry-run --prefix "$DIR/p" | planned | diff "$DIR/found" -
+	run -0 timeout 60 "$TOP/setup.sh" --uninstall --purge --dry-run --prefix "$DIR/p"
+	[[ $output == *"sandbox-base:latest"*sandbox* ]]
+	[ -x "$DIR/p/bin/sandboxd" ]
+	# Where something does lie outside, help says so.
+	run -0 timeout 20 "$TOP/setup.sh" --help
+	for place in /var/lib/sandbox /run/sandbox /etc/sandbox /etc/fish packages build/; do [[ $output == *"$place"* ]]; done
 }
 
 @test "what cannot be is said in one line before anything is done" {
@@ -44,9 +68,12 @@ teardown() {
 	run --separate-stderr timeout 20 "$DIR/setup.sh"
 	[ "$status" -eq 1 ]
 	[[ $stderr == "setup: run me from a checkout: "* ]]
-	run --separate-stderr timeout 20 "$TOP/setup.sh" --nonsense
-	[ "$status" -eq 1 ]
-	[[ $stderr == *"unknown argument '--nonsense'" ]]
+	run -2 --separate-stderr timeout 20 "$TOP/setup.sh" --nonsense
+	[ -z "$output" ]
+	[[ $stderr == "setup: unknown option '--nonsense'; see "*" --help" ]]
+	run -2 --separate-stderr timeout 20 "$TOP/setup.sh" nonsense
+	[[ $stderr == "setup: unknown action 'nonsense' (install, check, check-full); see "* ]]
+	run -2 timeout 20 "$TOP/setup.sh" --prefix
 }
 
 @test "a cut-off copy does nothing" {
@@ -131,6 +158,9 @@ uninstall() {
 	TXT
 	chmod 755 "$DIR/p/bin/sandbox"
 	"$DIR/p/bin/sandbox" create -q --image "$IMAGE" --disk-mib 64 >"$DIR/id"
+	# Installed again over the program that runs, which goes on.
+	timeout 300 make -s -C "$TOP" BUILD="$BUILD" -o all install-server PREFIX="$DIR/p"
+	"$DIR/p/bin/sandbox" exec "$(cat "$DIR/id")" -- true
 	run -1 uninstall --purge
 	[[ $output == *"1 sandboxes still run"*"nothing was removed"* ]]
 	[ -x "$DIR/p/bin/sandboxd" ]

@@ -56,7 +56,7 @@ BUILD_PACKAGES="gcc make libc6-dev musl-tools pkg-config libcjson-dev libmicroht
 RUN_PACKAGES="e2fsprogs busybox-static ca-certificates"
 ENGINE_PACKAGES="docker.io"
 MICROVM_PACKAGES="qemu-system-x86"
-TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 python3-pip-whl procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 nftables minisign wget dpkg-dev qemu-system-x86 openssh-server sudo csh systemd logrotate"
+TEST_PACKAGES="libcmocka-dev bats clang curl expect python3 python3-pip-whl procps util-linux iproute2 coreutils findutils gawk mandoc shellcheck zsh fish ksh dash tmux jq socat libfaketime strace docker.io libclang-rt-14-dev git openssl caddy runsc postgresql nats-server libnats3.4 nftables minisign wget docker-registry dpkg-dev qemu-system-x86 openssh-server sudo csh systemd logrotate"
 FULL_PACKAGES="gcc-aarch64-linux-gnu qemu-user debootstrap docker-compose"
 
 parse_arguments() {

@@ -66,10 +66,13 @@ _sandbox_options() {
 	'auth status') echo ' --check' ;;
 	'gc') echo ' --verify' ;;
 	'image') echo '' ;;
-	'image list') echo '' ;;
-	'image pull') echo '' ;;
-	'image import') echo '' ;;
-	'image remove') echo '' ;;
+	'image list') echo ' --node' ;;
+	'image pull') echo ' --node' ;;
+	'image import') echo ' --node' ;;
+	'image remove') echo ' --node' ;;
+	'image login') echo ' --username -u --password-stdin' ;;
+	'image logout') echo '' ;;
+	'image logins') echo '' ;;
 	'pool') echo '' ;;
 	'pool list') echo '' ;;
 	'secret') echo '' ;;
@@ -223,6 +226,11 @@ _sandbox_value() {
 	'events --since') echo ':none' ;;
 	'context create --url') echo ':none' ;;
 	'context create --token-helper') echo ':none' ;;
+	'image list --node') echo ':none' ;;
+	'image pull --node') echo ':none' ;;
+	'image import --node') echo ':none' ;;
+	'image remove --node') echo ':none' ;;
+	'image login --username' | 'image login -u') echo ':none' ;;
 	'token create --role') echo 'viewer operator admin' ;;
 	'token create --for') echo ':tenant' ;;
 	'token create --expires') echo ':none' ;;
@@ -348,6 +356,9 @@ _sandbox_what() {
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
 	'image remove') echo 'image*' ;;
+	'image login') echo 'none' ;;
+	'image logout') echo 'none*' ;;
+	'image logins') echo '' ;;
 	'pool') echo 'sub' ;;
 	'pool list') echo '' ;;
 	'secret') echo 'sub' ;;
@@ -401,7 +412,7 @@ _sandbox_subs() {
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
-	'image') echo 'list pull import remove' ;;
+	'image') echo 'list pull import remove login logout logins' ;;
 	'pool') echo 'list' ;;
 	'secret') echo 'set list delete' ;;
 	'token') echo 'create list revoke' ;;

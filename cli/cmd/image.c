@@ -1,6 +1,7 @@
 /* sandbox image: list, pull, import, remove. */
 #include "cli/command.h"
 
+#include "cli/image.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -18,7 +19,23 @@
 
 enum { COLUMNS = 4, DIGEST_SHOWN = 19 };
 
+#define OPT_NODE(T) OPT_TEXT(0, "node", T, node, "NODE", "of this node; needed where there are several")
+
+/* The target with ?node=, or &node= after a query of its own. */
+static char *on_node(char *take_target, const char *node)
+{
+	auto_free char *target = take_target;
+	auto_free char *part = node && *node ? session_path("node=%s", node) : xstrdup("");
+	return xasprintf("%s%s%s", target, !*part ? "" : strchr(target, '?') ? "&" : "?", part);
+}
+
 /* --- list ------------------------------------------------------------------------------------------------------- */
+
+struct list_options {
+	const char *node;
+};
+
+static const struct option_row list_options[] = { OPT_NODE(struct list_options), OPT_END };
 
 static void image_row(struct table *t, const cJSON *image)
 {
@@ -35,9 +52,10 @@ static void image_row(struct table *t, const cJSON *image)
 static int run_list(struct cli *cli, void *opaque, struct error *err)
 {
 	static const char *const head[COLUMNS] = { "NAME", "DIGEST", "SIZE", "AGE" };
-	(void)opaque;
+	const struct list_options *o = opaque;
 	auto_json *answer = NULL;
-	struct call c = { .method = "GET", .target = "/v1/images" };
+	auto_free char *target = on_node(xstrdup("/v1/images"), o->node);
+	struct call c = { .method = "GET", .target = target };
 	if (session_call(cli, &c, &answer, err) != 0)
 		return -1;
 	const cJSON *image, *list = cJSON_GetObjectItemCaseSensitive(answer, "images");
@@ -64,6 +82,8 @@ static const struct verb image_list = {
 	.name = "list",
 	.alias = "ls",
 	.summary = "list images that are present",
+	.options = list_options,
+	.size = sizeof(struct list_options),
 	.run = run_list,
 };
 
@@ -127,8 +147,10 @@ static int transfer(struct cli *cli, const struct line_call *request, struct err
 }
 
 struct pull_options {
-	const char *image;
+	const char *image, *node;
 };
+
+static const struct option_row pull_options[] = { OPT_NODE(struct pull_options), OPT_END };
 
 static const struct positional pull_positionals[] = {
 	POS(POS_ONE, WHAT_TEXT, "IMAGE", struct pull_options, image, "such as alpine:3.20 or ghcr.io/org/name@sha256:..."),
@@ -142,21 +164,25 @@ static int run_pull(struct cli *cli, void *opaque, struct error *err)
 	if (!*o->image)
 		return error_set(err, ERR_INVALID, "IMAGE is empty");
 	json_add_str(body, "image", o->image);
-	struct line_call c = { .method = "POST", .target = "/v1/images/pull", .body = body, .body_fd = -1 };
+	auto_free char *target = on_node(xstrdup("/v1/images/pull"), o->node);
+	struct line_call c = { .method = "POST", .target = target, .body = body, .body_fd = -1 };
 	return transfer(cli, &c, err);
 }
 
 static const struct verb image_pull = {
 	.name = "pull",
 	.summary = "fetch an image from its registry",
+	.options = pull_options,
 	.positionals = pull_positionals,
 	.size = sizeof(struct pull_options),
 	.run = run_pull,
 };
 
 struct import_options {
-	const char *file, *name;
+	const char *file, *name, *node;
 };
+
+static const struct option_row import_options[] = { OPT_NODE(struct import_options), OPT_END };
 
 static const struct positional import_positionals[] = {
 	POS(POS_ONE, WHAT_FILE, "FILE", struct import_options, file, "a tar archive of a root file system; - is standard input"),
@@ -191,7 +217,7 @@ static int run_import(struct cli *cli, void *opaque, struct error *err)
 	auto_close int fd = open_archive(o->file, err);
 	if (fd < 0)
 		return -1;
-	auto_free char *target = session_path("/v1/images/import?name=%s", o->name);
+	auto_free char *target = on_node(session_path("/v1/images/import?name=%s", o->name), o->node);
 	struct line_call c = { .method = "POST", .target = target, .body_fd = fd };
 	return transfer(cli, &c, err);
 }
@@ -199,6 +225,7 @@ static int run_import(struct cli *cli, void *opaque, struct error *err)
 static const struct verb image_import = {
 	.name = "import",
 	.summary = "make an image from a root file system",
+	.options = import_options,
 	.positionals = import_positionals,
 	.size = sizeof(struct import_options),
 	.run = run_import,
@@ -208,7 +235,10 @@ static const struct verb image_import = {
 
 struct remove_options {
 	struct strv names;
+	const char *node;
 };
+
+static const struct option_row remove_options[] = { OPT_NODE(struct remove_options), OPT_END };
 
 static const struct positional remove_positionals[] = {
 	POS(POS_MANY, WHAT_IMAGE, "IMAGE", struct remove_options, names, "name or digest"),
@@ -220,7 +250,7 @@ static int run_remove(struct cli *cli, void *opaque, struct error *err)
 	const struct remove_options *o = opaque;
 	auto_json *names = cJSON_CreateArray();
 	for (size_t i = 0; i < o->names.len; i++) {
-		auto_free char *target = session_path("/v1/images/%s", o->names.items[i]);
+		auto_free char *target = on_node(session_path("/v1/images/%s", o->names.items[i]), o->node);
 		struct call c = { .method = "DELETE", .target = target };
 		struct error e = ERROR_INIT;
 		if (session_call(cli, &c, NULL, &e) != 0) {
@@ -242,16 +272,19 @@ static const struct verb image_remove = {
 	.name = "remove",
 	.alias = "rm",
 	.summary = "remove images",
+	.options = remove_options,
 	.positionals = remove_positionals,
 	.size = sizeof(struct remove_options),
 	.run = run_remove,
 };
 
-static const struct verb *const subverbs[] = { &image_list, &image_pull, &image_import, &image_remove, NULL };
+static const struct verb *const subverbs[] = { &image_list, &image_pull, &image_import, &image_remove, &verb_image_login, &verb_image_logout,
+						&verb_image_logins, NULL };
 
 static const struct example examples[] = {
 	{ "sandbox image pull alpine:3.20", "from a registry that policy allows" },
 	{ "tar -C rootfs -cf - . | sandbox image import - mine:1", "from a directory, without a registry" },
+	{ "sandbox image login ghcr.io -u me --password-stdin <token", "for private images; the server keeps it, sealed" },
 	{ NULL, NULL },
 };
 
@@ -260,7 +293,10 @@ const struct verb verb_image = {
 	.group = GROUP_SYSTEM,
 	.summary = "list, pull, import and remove images",
 	.manual = "A sandbox whose image is not present pulls it when it is created, from the registries the server's policy allows. Importing and "
-		  "removing need admin rights, since all tenants share image names.",
+		  "removing need admin rights, since all tenants share image names.\n"
+		  "\n"
+		  "A login to a registry belongs to a tenant and is kept on the server, sealed as secrets are; workers get it for a pull alone. An image "
+		  "that was pulled with a login is private: also where a worker has it already, another tenant may use it only when its registry says so.",
 	.examples = examples,
 	.subverbs = subverbs,
 };
@@ -271,5 +307,7 @@ const struct verb verb_images = {
 	.group = GROUP_SYSTEM,
 	.flags = VERB_HIDDEN,
 	.summary = "list images that are present: sandbox image list",
+	.options = list_options,
+	.size = sizeof(struct list_options),
 	.run = run_list,
 };

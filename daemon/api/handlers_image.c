@@ -4,6 +4,7 @@
 #include "daemon/api/server.h"
 #include "daemon/api/stream.h"
 #include "daemon/api/upload.h"
+#include "daemon/controller/registries.h"
 #include "daemon/link/node_port.h"
 #include "shared/base/io.h"
 #include "shared/base/limits.h"
@@ -71,11 +72,13 @@ struct image_job {
 	struct stream *stream;
 	char *name;
 	int fd; /* import: the archive */
+	struct secret login; /* pull */
 };
 
 static void image_job_free(struct image_job *j)
 {
 	close_fdp(&j->fd);
+	secret_done(&j->login);
 	free(j->name);
 	free(j);
 }
@@ -116,7 +119,8 @@ static void *pull_thread(void *arg)
 	struct image_job *j = arg;
 	struct error e = ERROR_INIT;
 	struct image_list image;
-	int rc = j->node->ops->image_pull(j->node, j->name, on_progress, j, &image, &e);
+	struct image_pull p = { .image = j->name, .login = &j->login, .progress = on_progress, .ctx = j };
+	int rc = j->node->ops->image_pull(j->node, &p, &image, &e);
 	finish(j, rc, &image, &e);
 	return NULL;
 }
@@ -133,7 +137,7 @@ static void *import_thread(void *arg)
 	return NULL;
 }
 
-/* Starts the thread and makes its stream the answer. Takes the descriptor of job, copies its name. */
+/* Starts the thread and makes its stream the answer. Takes the descriptor and the login of job, copies its name. */
 static int start(struct request *r, struct image_job job, void *(*fn)(void *), struct answer *a, struct error *err)
 {
 	struct image_job *j = xcalloc(1, sizeof(*j));
@@ -171,9 +175,11 @@ int handle_image_pull(struct request *r, struct answer *a, struct error *err)
 	if (json_end(&root) != 0 || check_name(name, err) != 0)
 		return -1;
 	struct node_port *n = node_of(r, err);
-	if (!n || (n->ops->image_allowed && n->ops->image_allowed(n, name, err) != 0))
+	struct image_job job = { .node = n, .name = name, .fd = -1, .login = SECRET_INIT };
+	if (!n || (n->ops->image_allowed && n->ops->image_allowed(n, name, err) != 0) ||
+	    controller_registry_login(r->api->o.controller, r->caller.tenant, name, &job.login, err) != 0)
 		return -1;
-	return start(r, (struct image_job){ .node = n, .name = name, .fd = -1 }, pull_thread, a, err);
+	return start(r, job, pull_thread, a, err);
 }
 
 int handle_image_import(struct request *r, struct answer *a, struct error *err)

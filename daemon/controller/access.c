@@ -46,3 +46,14 @@ int access_tenant(const struct caller *who, const char *asked, const char **ret,
 	*ret = tenant;
 	return 0;
 }
+
+int access_named_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err)
+{
+	const char *tenant = asked && *asked ? asked : who->tenant;
+	if (!tenant_valid(tenant))
+		return error_set(err, ERR_INVALID, "tenant: '%.64s' is no tenant name", tenant);
+	if (!access_visible(who, tenant))
+		return error_set(err, ERR_FORBIDDEN, "you act in tenant '%s', not in '%s'", who->tenant, tenant);
+	*ret = tenant;
+	return 0;
+}

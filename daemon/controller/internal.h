@@ -143,6 +143,9 @@ int access_may_mutate(const struct caller *who, struct error *err);
 /* The tenant a create acts in; asked may be NULL or "". */
 int access_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err);
 
+/* The tenant whose secrets and logins are meant; asked NULL or "": the caller's own. */
+int access_named_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err);
+
 /* --- create.c, queue.c --- */
 
 /* A create as controller_create, whoever waits. */
@@ -189,6 +192,9 @@ int quota_in_force(struct controller *c, struct db_tx *tx, const char *tenant, s
 
 /* Whether everything a spec asks for is there and can be given. ERR_NOT_FOUND, ERR_INVALID. */
 int secrets_check(struct controller *c, struct db_tx *tx, const struct spec *s, struct error *err);
+
+/* Unlocks the vault; its key is made with the first that is sealed, and only then. */
+int vault_ready(struct controller *c, struct db_tx *tx, struct error *err);
 
 /* --- egress.c --- */
 

@@ -6,17 +6,6 @@
 #include "shared/base/limits.h"
 #include "shared/base/parse.h"
 
-static int pick_tenant(const struct caller *who, const char *asked, const char **ret, struct error *err)
-{
-	const char *tenant = asked && *asked ? asked : who->tenant;
-	if (!tenant_valid(tenant))
-		return error_set(err, ERR_INVALID, "tenant: '%.64s' is no tenant name", tenant);
-	if (!access_visible(who, tenant))
-		return error_set(err, ERR_FORBIDDEN, "you act in tenant '%s', not in '%s'", who->tenant, tenant);
-	*ret = tenant;
-	return 0;
-}
-
 static int check_name(const char *name, struct error *err)
 {
 	if (secret_name_valid(name))
@@ -25,7 +14,7 @@ static int check_name(const char *name, struct error *err)
 }
 
 /* The key is made with the first secret, and only then. */
-static int unlock(struct controller *c, struct db_tx *tx, struct error *err)
+int vault_ready(struct controller *c, struct db_tx *tx, struct error *err)
 {
 	int64_t n = 0;
 	if (store_secret_any(tx, &n, err) != 0)
@@ -38,7 +27,7 @@ static int put(struct controller *c, const struct secret_row *row, const struct 
 	auto_tx *tx = NULL;
 	auto_buf sealed = BUF_INIT;
 	int64_t others = 0;
-	if (store_begin(c->store, DB_SYNCED, &tx, err) != 0 || unlock(c, tx, err) != 0 ||
+	if (store_begin(c->store, DB_SYNCED, &tx, err) != 0 || vault_ready(c, tx, err) != 0 ||
 	    store_secret_count(tx, row->tenant, row->name, &others, err) != 0)
 		return -1;
 	if (others >= LIMIT_SECRETS_PER_TENANT)
@@ -52,7 +41,7 @@ int controller_secret_set(struct controller *c, const struct caller *who, const 
 			  struct secret_row *ret, struct error *err)
 {
 	struct secret_row row = { .size = (int64_t)value->n };
-	if (access_may_mutate(who, err) != 0 || pick_tenant(who, tenant, &tenant, err) != 0 || check_name(name, err) != 0)
+	if (access_may_mutate(who, err) != 0 || access_named_tenant(who, tenant, &tenant, err) != 0 || check_name(name, err) != 0)
 		return -1;
 	if (value->n == 0)
 		return error_set(err, ERR_INVALID, "the value is empty");
@@ -85,7 +74,7 @@ int controller_secrets(struct controller *c, const struct caller *who, const cha
 {
 	auto_tx *tx = NULL;
 	struct secret_list l = { .items = NULL };
-	if (tenant && pick_tenant(who, tenant, &tenant, err) != 0)
+	if (tenant && access_named_tenant(who, tenant, &tenant, err) != 0)
 		return -1;
 	if (store_begin(c->store, DB_READ, &tx, err) != 0)
 		return -1;
@@ -100,7 +89,7 @@ int controller_secrets(struct controller *c, const struct caller *who, const cha
 int controller_secret_delete(struct controller *c, const struct caller *who, const char *tenant, const char *name, struct error *err)
 {
 	auto_tx *tx = NULL;
-	if (access_may_mutate(who, err) != 0 || pick_tenant(who, tenant, &tenant, err) != 0 || check_name(name, err) != 0 ||
+	if (access_may_mutate(who, err) != 0 || access_named_tenant(who, tenant, &tenant, err) != 0 || check_name(name, err) != 0 ||
 	    store_begin(c->store, DB_SYNCED, &tx, err) != 0)
 		return -1;
 	int rc = store_secret_delete(tx, tenant, name, err);
@@ -131,7 +120,7 @@ static int open_one(struct controller *c, struct db_tx *tx, const char *tenant, 
 static int open_all(struct controller *c, struct db_tx *tx, const struct spec *s, struct secret_values *ret, struct error *err)
 {
 	auto_secret_values v = SECRET_VALUES_INIT;
-	if (s->n_secrets > 0 && unlock(c, tx, err) != 0)
+	if (s->n_secrets > 0 && vault_ready(c, tx, err) != 0)
 		return -1;
 	v.items = xcalloc(s->n_secrets + 1, sizeof(*v.items));
 	for (size_t i = 0; i < s->n_secrets; i++)

@@ -55,4 +55,12 @@ void node_stream_to_tlv(const struct node_stream *s, struct tlv *out);
 int node_stream_from_tlv(const struct tlv *t, struct node_stream *ret, struct error *err);
 void node_stream_done(struct node_stream *s);
 
+/* User and password with one zero byte between them, the user not empty. */
+bool login_valid(const void *p, size_t n);
+/* What a pull is asked with; *ret_login is empty without a login. */
+cJSON *pull_to_json(const struct image_pull *p);
+int pull_from_json(const cJSON *j, char **ret_image, struct secret *ret_login, struct error *err);
+/* Overwrites the login in it. */
+void pull_wipe(cJSON *j);
+
 #endif

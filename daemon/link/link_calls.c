@@ -1,6 +1,7 @@
 /* What workers ask over their links: see link_server.h. On threads of the pool. */
 #include "daemon/controller/egress.h"
 #include "daemon/controller/fleet.h"
+#include "daemon/controller/registries.h"
 #include "daemon/controller/secrets.h"
 #include "daemon/link/codec.h"
 #include "daemon/link/link_priv.h"
@@ -212,6 +213,17 @@ static int secrets(const struct asked *a, struct error *err)
 	return 0;
 }
 
+static int registry_login(const struct asked *a, struct error *err)
+{
+	struct id sandbox;
+	auto_secret login = SECRET_INIT;
+	if (get_id(a, "sandbox", &sandbox, err) != 0 || controller_registry_login_for(a->c, &a->l->node, &sandbox, &login, err) != 0)
+		return -1;
+	if (login.n > 0)
+		buf_add(a->answer, login.bytes, login.n);
+	return 0;
+}
+
 static int egress(const struct asked *a, struct error *err)
 {
 	struct id sandbox;
@@ -254,6 +266,7 @@ static const struct {
 	{ "exec_end", false, false, exec_end },
 	{ "rotate", false, false, rotate },
 	{ "secrets", true, false, secrets },
+	{ "registry_login", true, false, registry_login },
 	{ "egress", true, false, egress },
 	{ "egress_denied", true, false, egress_denied },
 };

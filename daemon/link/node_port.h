@@ -61,7 +61,7 @@ struct node_ops {
 	int (*image_list)(struct node_port *n, struct image_list *ret, struct error *err);
 	int (*image_remove)(struct node_port *n, const char *name, struct error *err);
 	/* ret: the one image. */
-	int (*image_pull)(struct node_port *n, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err);
+	int (*image_pull)(struct node_port *n, const struct image_pull *p, struct image_list *ret, struct error *err);
 	int (*image_import)(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err);
 };
 

@@ -305,17 +305,20 @@ static bool on_lines(void *ctx, const void *p, size_t n)
 	return wanted;
 }
 
-static int image_pull(struct node_port *p, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err)
+static int image_pull(struct node_port *n, const struct image_pull *p, struct image_list *ret, struct error *err)
 {
-	struct pulling x = { .progress = progress, .ctx = ctx, .line = BUF_INIT_MAX(LIMIT_JSON_BYTES_MAX) };
-	auto_json *j = named(name);
+	struct pulling x = { .progress = p->progress, .ctx = p->ctx, .line = BUF_INIT_MAX(LIMIT_JSON_BYTES_MAX) };
+	cJSON *j = pull_to_json(p);
 	auto_free char *text = json_print(j);
 	struct call_out q = { .method = "image_pull", .body = text, .n = strlen(text), .timeout_ms = SLOW_MS, .on_data = on_lines, .ctx = &x };
-	int rc = call_ask(of(p)->calls, &q, NULL, err);
+	int rc = call_ask(of(n)->calls, &q, NULL, err);
 	if (rc == 0)
 		rc = take_images(&x.last, ret, err);
 	buf_done(&x.line);
 	buf_done(&x.last);
+	pull_wipe(j);
+	cJSON_Delete(j);
+	explicit_bzero(text, strlen(text));
 	return rc;
 }
 

@@ -193,6 +193,19 @@ static int secrets(struct upstream *up, const struct id *node, const struct id *
 	return rc;
 }
 
+static int registry_login(struct upstream *up, const struct id *node, const struct id *sandbox, struct secret *ret, struct error *err)
+{
+	struct buf answer = BUF_INIT;
+	(void)node;
+	int rc = uplink_ask(of(up), "registry_login", about("sandbox", sandbox), ASK_MS, &answer, err);
+	if (rc == 0 && answer.len > 0 && !login_valid(answer.data, answer.len))
+		rc = error_set(err, ERR_PROTOCOL, "the controller's login for a registry is none");
+	if (rc == 0 && answer.len > 0)
+		secret_set(ret, answer.data, answer.len);
+	wipe(&answer);
+	return rc;
+}
+
 static int egress(struct upstream *up, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err)
 {
 	auto_buf answer = BUF_INIT;
@@ -272,6 +285,7 @@ const struct upstream_ops uplink_ops = {
 	.sandbox_gone = sandbox_gone,
 	.desired = desired,
 	.secrets = secrets,
+	.registry_login = registry_login,
 	.egress = egress,
 	.egress_denied = egress_denied,
 	.requeue = requeue,

@@ -194,8 +194,12 @@ static bool on_progress(void *ctx, const char *text, int percent)
 static int image_pull(const struct asked *a, struct error *err)
 {
 	auto_free char *name = NULL;
+	auto_secret login = SECRET_INIT;
 	struct image_list l;
-	if (get_name(a, &name, err) != 0 || a->own->ops->image_pull(a->own, name, on_progress, (void *)(uintptr_t)a, &l, err) != 0)
+	int rc = pull_from_json(a->j, &name, &login, err);
+	pull_wipe(a->j);
+	struct image_pull p = { .image = name, .login = &login, .progress = on_progress, .ctx = (void *)(uintptr_t)a };
+	if (rc != 0 || a->own->ops->image_pull(a->own, &p, &l, err) != 0)
 		return -1;
 	answer_images(a, &l);
 	buf_addc(a->answer, '\n');

@@ -43,6 +43,8 @@ struct upstream_ops {
 	               struct error *err);
 	/* As controller_secret_values. */
 	int (*secrets)(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret_values *ret, struct error *err);
+	/* As controller_registry_login_for. */
+	int (*registry_login)(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret *ret, struct error *err);
 	/* As controller_egress_terms and controller_egress_denied; the latter does not wait for an answer. */
 	int (*egress)(struct upstream *u, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err);
 	void (*egress_denied)(struct upstream *u, const struct id *sandbox, const char *detail);

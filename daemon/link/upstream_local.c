@@ -2,6 +2,7 @@
 #include "daemon/link/upstream.h"
 
 #include "daemon/controller/egress.h"
+#include "daemon/controller/registries.h"
 #include "daemon/controller/secrets.h"
 #include "shared/base/mem.h"
 
@@ -79,6 +80,11 @@ static int secrets(struct upstream *u, const struct id *node, const struct id *s
 	return controller_secret_values(of(u), node, sandbox, ret, err);
 }
 
+static int registry_login(struct upstream *u, const struct id *node, const struct id *sandbox, struct secret *ret, struct error *err)
+{
+	return controller_registry_login_for(of(u), node, sandbox, ret, err);
+}
+
 static int egress(struct upstream *u, const struct id *node, const struct id *sandbox, struct egress_terms *ret, struct error *err)
 {
 	return controller_egress_terms(of(u), node, sandbox, ret, err);
@@ -119,6 +125,7 @@ static const struct upstream_ops ops = {
 	.sandbox_gone = sandbox_gone,
 	.desired = desired,
 	.secrets = secrets,
+	.registry_login = registry_login,
 	.egress = egress,
 	.egress_denied = egress_denied,
 	.requeue = requeue,

@@ -338,6 +338,7 @@ static const struct runtime_ops docker_ops = {
 	.image_allowed = docker_image_allowed,
 	.set_registries = docker_set_registries,
 	.image_pull = docker_image_pull,
+	.image_verify = docker_image_verify,
 	.image_list = docker_image_list,
 	.image_import = docker_image_import,
 	.image_remove = docker_image_remove,

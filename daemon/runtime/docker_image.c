@@ -1,7 +1,7 @@
 /* Images already in the engine's store, and which may be used. What streams is in docker_pull.c. */
 #include "daemon/runtime/docker_internal.h"
 
-#include "daemon/runtime/image_ref.h"
+#include "shared/model/image_ref.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +16,7 @@ void image_config_done(struct image_config *c)
 	strv_done(&c->env);
 	strv_done(&c->entrypoint);
 	strv_done(&c->cmd);
+	strv_done(&c->names);
 	*c = (struct image_config){ .digest = NULL };
 }
 
@@ -95,6 +96,8 @@ int docker_image_resolve(struct runtime *rt, const char *image, struct image_con
 	copy_words(&c.env, docker_at(j, "Config.Env"));
 	copy_words(&c.entrypoint, docker_at(j, "Config.Entrypoint"));
 	copy_words(&c.cmd, docker_at(j, "Config.Cmd"));
+	copy_words(&c.names, docker_at(j, "RepoTags"));
+	copy_words(&c.names, docker_at(j, "RepoDigests"));
 	*ret = c;
 	return 0;
 }

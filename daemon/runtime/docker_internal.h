@@ -58,7 +58,8 @@ void docker_set_registries(struct runtime *rt, const char *allowed);
 int docker_image_list(struct runtime *rt, struct image_list *ret, struct error *err);
 int docker_image_remove(struct runtime *rt, const char *image, struct error *err);
 /* docker_pull.c: what streams */
-int docker_image_pull(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
+int docker_image_pull(struct runtime *rt, const struct image_pull *p, struct error *err);
+int docker_image_verify(struct runtime *rt, const char *image, const struct secret *login, struct error *err);
 int docker_image_import(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);
 /* An error line of the engine's pull and import streams, by kind. Returns -1. */
 int docker_registry_error(const char *image, const char *text, struct error *err);

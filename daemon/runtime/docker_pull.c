@@ -4,14 +4,14 @@
  */
 #include "daemon/runtime/docker_internal.h"
 
-#include "daemon/runtime/image_ref.h"
+#include "shared/model/image_ref.h"
 #include "shared/base/parse.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-enum { LAYERS_MAX = 128, LINE_BYTES_MAX = 64 * 1024, PULL_STALL_MS = 120 * 1000 };
+enum { LAYERS_MAX = 128, LINE_BYTES_MAX = 64 * 1024, PULL_STALL_MS = 120 * 1000, VERIFY_MS = 20 * 1000 };
 
 struct layer {
 	char id[16];
@@ -162,6 +162,17 @@ static bool on_data(void *ctx, const char *p, size_t n)
 	return true;
 }
 
+static int refused_by_registry(const struct engine_answer *a, const char *image, struct error *err)
+{
+	struct error local = ERROR_INIT;
+	auto_json *j = NULL;
+
+	if (json_parse(buf_str(&a->body), a->body.len, &j, NULL) == 0 && *docker_str(j, "message"))
+		return docker_registry_error(image, docker_str(j, "message"), err);
+	docker_refused(a, "the image", &local);
+	return error_set(err, local.code, "%s", local.message);
+}
+
 /* Runs the streaming call and turns refusals, error lines and transport failures into one error about the image. */
 static int run_stream(struct docker *d, const struct engine_request *r, struct stream *s, const char *image, struct error *err)
 {
@@ -176,24 +187,63 @@ static int run_stream(struct docker *d, const struct engine_request *r, struct s
 	buf_done(&s->line);
 	if (rc != 0)
 		return -1;
-	if (a.status / 100 != 2) {
-		struct error local = ERROR_INIT;
-		auto_json *j = NULL;
-
-		if (json_parse(buf_str(&a.body), a.body.len, &j, NULL) == 0 && *docker_str(j, "message"))
-			return docker_registry_error(image, docker_str(j, "message"), err);
-		docker_refused(&a, "the image", &local);
-		return error_set(err, local.code, "%s", local.message);
-	}
+	if (a.status / 100 != 2)
+		return refused_by_registry(&a, image, err);
 	return s->failure[0] ? docker_registry_error(image, s->failure, err) : 0;
 }
 
-int docker_image_pull(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err)
+/* The header X-Registry-Auth: base64 with the letters of URLs. NULL without a login. */
+static char *auth_header(const struct secret *login, const char *registry)
 {
-	struct stream s = { .progress = progress, .ctx = ctx };
+	if (!login || login->n == 0)
+		return NULL;
+	const char *user = (const char *)login->bytes;
+	cJSON *j = cJSON_CreateObject();
+	json_add_str(j, "username", user);
+	json_add_str(j, "password", user + strlen(user) + 1);
+	json_add_str(j, "serveraddress", strcmp(registry, "docker.io") == 0 ? "https://index.docker.io/v1/" : registry);
+	char *text = json_print(j);
+	char *held = cJSON_GetObjectItemCaseSensitive(j, "password")->valuestring;
+	explicit_bzero(held, strlen(held));
+	cJSON_Delete(j);
+	char *coded = base64_encode(text, strlen(text));
+	explicit_bzero(text, strlen(text));
+	free(text);
+	for (char *p = coded; *p; p++)
+		*p = *p == '+' ? '-' : *p == '/' ? '_' : *p;
+	return coded;
+}
+
+static void wipe_header(char **header)
+{
+	if (*header)
+		explicit_bzero(*header, strlen(*header));
+	free(*header);
+}
+
+int docker_image_verify(struct runtime *rt, const char *image, const struct secret *login, struct error *err)
+{
+	struct image_ref ref;
+	auto_engine_answer a = { .status = 0 };
+	if (image_ref_parse(image, &ref, err) != 0)
+		return -1;
+	__attribute__((cleanup(wipe_header))) char *auth = auth_header(login, ref.registry);
+	auto_free char *path = xasprintf("/distribution/%s/%s%s%s/json", ref.registry, ref.repository, ref.digest[0] ? "@" : ":",
+					 ref.digest[0] ? ref.digest : ref.tag);
+	struct engine_request r = { .method = "GET", .path = path, .auth = auth, .timeout_ms = VERIFY_MS };
+	if (engine_call(docker_of(rt)->engine, &r, &a, err) != 0)
+		return -1;
+	return a.status / 100 == 2 ? 0 : refused_by_registry(&a, ref.familiar, err);
+}
+
+int docker_image_pull(struct runtime *rt, const struct image_pull *p, struct error *err)
+{
+	const char *image = p->image;
+	struct stream s = { .progress = p->progress, .ctx = p->ctx };
 	struct engine_request r = { .method = "POST", .timeout_ms = -1, .stall_ms = PULL_STALL_MS, .on_data = on_data, .ctx = &s };
 	struct image_ref ref;
 	auto_free char *path = NULL;
+	__attribute__((cleanup(wipe_header))) char *auth = NULL;
 
 	if (image_ref_parse(image, &ref, err) != 0 || docker_image_allowed(rt, image, false, err) != 0)
 		return -1;
@@ -202,6 +252,7 @@ int docker_image_pull(struct runtime *rt, const char *image, runtime_progress pr
 	snprintf(s.text, sizeof(s.text), "asking %.200s", ref.registry);
 	path = xasprintf("/images/create?fromImage=%s/%s&tag=%s", ref.registry, ref.repository, ref.digest[0] ? ref.digest : ref.tag);
 	r.path = path;
+	r.auth = auth = auth_header(p->login, ref.registry);
 	return run_stream(docker_of(rt), &r, &s, ref.familiar, err);
 }
 

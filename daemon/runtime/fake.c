@@ -4,7 +4,7 @@
  */
 #include "daemon/runtime/fake.h"
 
-#include "daemon/runtime/image_ref.h"
+#include "shared/model/image_ref.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 
@@ -139,13 +139,11 @@ static int no_images(struct error *err)
 	return error_set(err, ERR_UNAVAILABLE, "the test runtime keeps no images");
 }
 
-static int image_pull(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err)
+static int image_pull(struct runtime *rt, const struct image_pull *p, struct error *err)
 {
 	struct image_config c;
 
-	(void)progress;
-	(void)ctx;
-	if (image_resolve(rt, image, &c, err) != 0)
+	if (image_resolve(rt, p->image, &c, err) != 0)
 		return -1;
 	image_config_done(&c);
 	return 0;

@@ -79,9 +79,14 @@ static void set_registries(struct runtime *rt, const char *allowed)
 	paired_of(rt)->engine->ops->set_registries(paired_of(rt)->engine, allowed);
 }
 
-static int image_pull(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err)
+static int image_pull(struct runtime *rt, const struct image_pull *p, struct error *err)
 {
-	return paired_of(rt)->engine->ops->image_pull(paired_of(rt)->engine, image, progress, ctx, err);
+	return paired_of(rt)->engine->ops->image_pull(paired_of(rt)->engine, p, err);
+}
+
+static int image_verify(struct runtime *rt, const char *image, const struct secret *login, struct error *err)
+{
+	return paired_of(rt)->engine->ops->image_verify(paired_of(rt)->engine, image, login, err);
 }
 
 static int image_list(struct runtime *rt, struct image_list *ret, struct error *err)
@@ -192,6 +197,7 @@ static const struct runtime_ops paired_ops = {
 	.image_allowed = image_allowed,
 	.set_registries = set_registries,
 	.image_pull = image_pull,
+	.image_verify = image_verify,
 	.image_list = image_list,
 	.image_import = image_import,
 	.image_remove = image_remove,

@@ -11,6 +11,7 @@
 #include "shared/base/buf.h"
 #include "shared/base/error.h"
 #include "shared/base/id.h"
+#include "shared/crypto/secret.h"
 #include "shared/model/model.h"
 
 #include <sys/types.h>
@@ -24,6 +25,7 @@ struct image_config {
 	char *user;        /* "" when unset */
 	char *workdir;     /* "/" when unset */
 	struct strv entrypoint, cmd;
+	struct strv names; /* all that the image has: repository:tag, repository@sha256:… */
 };
 void image_config_done(struct image_config *c);
 
@@ -101,6 +103,13 @@ void owned_list_done(struct owned_list *l);
  * about once a second, while nothing moves. False stops the pull (ERR_CONFLICT "stopped"). */
 typedef bool (*runtime_progress)(void *ctx, const char *text, int percent);
 
+struct image_pull {
+	const char *image;
+	const struct secret *login; /* user and password with a zero byte between them; NULL or empty: none */
+	runtime_progress progress;  /* NULL: none */
+	void *ctx;
+};
+
 struct tier_offer {
 	bool offered;
 	bool again;       /* not offered for what a pressed machine may have caused: another probe may find it */
@@ -142,7 +151,9 @@ struct runtime_ops {
 	/* Replaces that policy (the text of policy.allowed_registries). */
 	void (*set_registries)(struct runtime *rt, const char *allowed);
 	/* ERR_NOT_FOUND, ERR_FORBIDDEN (registry policy or auth), ERR_RATE_LIMITED, ERR_UNREACHABLE told apart. */
-	int (*image_pull)(struct runtime *rt, const char *image, runtime_progress progress, void *ctx, struct error *err);
+	int (*image_pull)(struct runtime *rt, const struct image_pull *p, struct error *err);
+	/* Asks the image's registry, nothing is fetched: may this login (may be NULL) have it? Errors as of a pull. NULL: it cannot be asked. */
+	int (*image_verify)(struct runtime *rt, const char *image, const struct secret *login, struct error *err);
 	int (*image_list)(struct runtime *rt, struct image_list *ret, struct error *err);
 	/* A tar of a root file system from fd, stored as name with the given config (may be NULL; its digest is ignored). */
 	int (*image_import)(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);

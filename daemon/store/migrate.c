@@ -12,6 +12,7 @@
 #include "daemon/store/migrations/0006_tunnels.h"
 #include "daemon/store/migrations/0007_fleet.h"
 #include "daemon/store/migrations/0008_secrets.h"
+#include "daemon/store/migrations/0009_registries.h"
 #include "shared/base/mem.h"
 
 static const struct {
@@ -27,6 +28,7 @@ static const struct {
 	{ 6, "tunnels", migration_0006_tunnels },
 	{ 7, "fleet", migration_0007_fleet },
 	{ 8, "secrets", migration_0008_secrets },
+	{ 9, "registries", migration_0009_registries },
 };
 
 static int last_version(struct db_tx *tx, int64_t *ret, char *name, size_t n, struct error *err)

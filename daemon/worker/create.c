@@ -74,6 +74,7 @@ static int find_image(struct create_job *j, struct error *err)
 	struct runtime *rt = j->w->o.runtime;
 	const char *image = j->lease->sandbox.spec.image;
 	struct error local = ERROR_INIT;
+	auto_secret login = SECRET_INIT;
 
 	if (runtime_traits(rt, j->lease->sandbox.tier) & RUNTIME_OWN_IMAGES) {
 		j->image.user = xstrdup("");
@@ -81,10 +82,13 @@ static int find_image(struct create_job *j, struct error *err)
 		return rt->ops->image_allowed(rt, image, false, err);
 	}
 	if (rt->ops->image_resolve(rt, image, &j->image, &local) == 0)
-		return rt->ops->image_allowed(rt, image, true, err);
+		return rt->ops->image_allowed(rt, image, true, err) == 0 ? image_may_use(j->w, &j->lease->sandbox, &j->image.names, err) : -1;
 	if (local.code != ERR_NOT_FOUND)
 		return error_set(err, local.code, "%s", local.message);
-	if (rt->ops->image_pull(rt, image, on_pull, j, &local) != 0) {
+	if (rt->ops->image_allowed(rt, image, false, err) != 0 ||
+	    j->w->o.up->ops->registry_login(j->w->o.up, &j->w->node, &j->lease->sandbox.id, &login, err) != 0)
+		return -1;
+	if (image_fetch(j->w, &(struct image_pull){ .image = image, .login = &login, .progress = on_pull, .ctx = j }, &local) != 0) {
 		/* Stopped by on_pull: the reason is what check_wanted says now. */
 		if (local.code == ERR_CONFLICT && check_wanted(j, err) != 0)
 			return -1;

@@ -1,6 +1,7 @@
 /* Images of this machine, as the API wants them: after a pull or an import with the row that came of it. */
 #include "daemon/worker/worker_priv.h"
 
+#include "daemon/worker/rights.h"
 #include "shared/base/mem.h"
 
 #include <string.h>
@@ -57,11 +58,51 @@ int worker_image_allowed(struct worker *w, const char *name, struct error *err)
 	return w->o.runtime->ops->image_allowed(w->o.runtime, name, false, err);
 }
 
-int worker_image_pull(struct worker *w, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err)
+/* The mark is there before the image is: what a killed worker left half done is nobody else's either. */
+int image_fetch(struct worker *w, const struct image_pull *p, struct error *err)
 {
-	if (worker_image_allowed(w, name, err) != 0 || w->o.runtime->ops->image_pull(w->o.runtime, name, progress, ctx, err) != 0)
+	if (p->login && p->login->n > 0 && rights_mark(w->rights, p->image, err) != 0)
 		return -1;
-	return describe(w, name, ret, err);
+	return w->o.runtime->ops->image_pull(w->o.runtime, p, err);
+}
+
+int worker_image_pull(struct worker *w, const struct image_pull *p, struct image_list *ret, struct error *err)
+{
+	if (worker_image_allowed(w, p->image, err) != 0 || image_fetch(w, p, err) != 0)
+		return -1;
+	return describe(w, p->image, ret, err);
+}
+
+/* --- who may use what is here --- */
+
+static int ask_registry(struct worker *w, const char *question, const struct secret *login, struct error *err)
+{
+	struct error e = ERROR_INIT;
+	if (w->o.runtime->ops->image_verify(w->o.runtime, question, login, &e) == 0) {
+		rights_note(w->rights, question, login);
+		return 0;
+	}
+	if (e.code == ERR_FORBIDDEN || e.code == ERR_NOT_FOUND)
+		return error_set(err, ERR_FORBIDDEN, "image '%s' is private, and its registry does not let this tenant have it%s (sandbox image login): %.300s",
+				 question, login->n > 0 ? " with the login it has" : " without a login", e.message);
+	return error_set(err, e.code, "image '%s' is private, and whether this tenant may use it cannot be asked: %.300s", question, e.message);
+}
+
+int image_may_use(struct worker *w, const struct sandbox *s, const struct strv *names, struct error *err)
+{
+	auto_secret login = SECRET_INIT;
+	auto_free char *question = NULL;
+
+	/* One of a pool is looked at when somebody claims it. */
+	if (!s->spec.tenant[0] || !w->o.runtime->ops->image_verify)
+		return 0;
+	if (rights_question(w->rights, s->spec.image, names, &question, err) != 0)
+		return -1;
+	if (!question)
+		return 0;
+	if (w->o.up->ops->registry_login(w->o.up, &w->node, &s->id, &login, err) != 0)
+		return -1;
+	return rights_fresh(w->rights, question, &login) ? 0 : ask_registry(w, question, &login, err);
 }
 
 int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err)

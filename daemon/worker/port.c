@@ -85,9 +85,9 @@ static int image_allowed(struct node_port *n, const char *name, struct error *er
 	return worker_image_allowed(of(n)->w, name, err);
 }
 
-static int image_pull(struct node_port *n, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err)
+static int image_pull(struct node_port *n, const struct image_pull *p, struct image_list *ret, struct error *err)
 {
-	return worker_image_pull(of(n)->w, name, progress, ctx, ret, err);
+	return worker_image_pull(of(n)->w, p, ret, err);
 }
 
 static int image_import(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err)

@@ -3,6 +3,7 @@
  * heartbeats and reconciles; the watch tells when a sandbox's process 1 ends. None of them holds the lock while it
  * calls the controller, the runtime or the file system.
  */
+#include "daemon/worker/rights.h"
 #include "daemon/worker/warm.h"
 
 #include "daemon/egress/egress.h"
@@ -551,7 +552,7 @@ int worker_start(const struct worker_options *o, struct worker **ret, struct err
 	w->spaces = workspaces_new(o->config->state_dir);
 	w->settings = settings_of(o->config);
 	init_locks(w);
-	if (worker_node_id(o->config, &w->node, err) != 0 || watch_new(on_exited, w, &w->watch, err) != 0 ||
+	if (worker_node_id(o->config, &w->node, err) != 0 || rights_new(o->config->state_dir, &w->rights, err) != 0 || watch_new(on_exited, w, &w->watch, err) != 0 ||
 	    o->up->ops->requeue(o->up, &w->node, err) != 0) {
 		worker_stop(w);
 		return -1;
@@ -601,6 +602,7 @@ void worker_stop(struct worker *w)
 	warm_done(w);
 	deadlines_done(w);
 	workspaces_free(w->spaces);
+	rights_free(w->rights);
 	pthread_cond_destroy(&w->wake);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);

@@ -64,7 +64,7 @@ size_t worker_checks(struct worker *w, struct check_row *ret, size_t max);
 int worker_images(struct worker *w, struct image_list *ret, struct error *err);
 int worker_image_allowed(struct worker *w, const char *name, struct error *err); /* does not block */
 int worker_image_remove(struct worker *w, const char *name, struct error *err);
-int worker_image_pull(struct worker *w, const char *name, runtime_progress progress, void *ctx, struct image_list *ret, struct error *err);
+int worker_image_pull(struct worker *w, const struct image_pull *p, struct image_list *ret, struct error *err);
 int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err);
 /* A sandbox's deadline has moved: its process 1 is told, so that it ends in time without a daemon too. */
 void worker_deadline_moved(struct worker *w, const struct id *sandbox);

@@ -37,6 +37,7 @@ struct worker {
 	struct id node;
 	char *init_path;
 	struct workspaces *spaces;
+	struct rights *rights;
 	struct watch *watch;
 
 	pthread_mutex_t lock;     /* guards everything below */
@@ -129,6 +130,10 @@ int offline_over(void *ctx, struct error *err);
 struct secret_values;
 int secrets_fetch(struct worker *w, const struct sandbox *s, struct secret_values *ret, struct error *err);
 int secrets_deliver(struct worker *w, const struct sandbox *s, const char *user, struct error *err);
+
+/* images.c: every pull goes through here. And whether a sandbox's tenant may use its image, which is here under these names. ERR_FORBIDDEN. */
+int image_fetch(struct worker *w, const struct image_pull *p, struct error *err);
+int image_may_use(struct worker *w, const struct sandbox *s, const struct strv *names, struct error *err);
 
 /* network.c: gives a sandbox that is greeted its way out, when it has one; or only what it may reach, again. */
 int network_open(struct worker *w, const struct sandbox *s, struct error *err);

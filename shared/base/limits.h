@@ -79,6 +79,8 @@
 	LIMIT(SECRET_BYTES_MAX, 64 * 1024, "bytes", "one secret: it has to fit an environment string") \
 	LIMIT(SECRETS_PER_TENANT, 1000, "secrets", "secrets of one tenant") \
 	LIMIT(SECRETS_PER_SANDBOX, 32, "secrets", "secrets one sandbox may use") \
+	LIMIT(REGISTRIES_PER_TENANT, 64, "registries", "image registries one tenant has a login for") \
+	LIMIT(REGISTRY_PASSWORD_MAX, 16 * 1024, "bytes", "the password or token of a login to an image registry: it travels in a header") \
 	LIMIT(EGRESS_CONNECTIONS, 256, "connections", "connections that leave one sandbox at a time") \
 	LIMIT(EGRESS_CONNECTIONS_TOTAL, 4096, "connections", "the same of all sandboxes of a worker: each takes a descriptor") \
 	LIMIT(EGRESS_IDLE_MS, 3600 * 1000, "milliseconds", "time after which a connection that nothing moves on is closed") \

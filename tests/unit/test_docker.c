@@ -362,13 +362,13 @@ static void pulls_fail_with_their_reason(void **state)
 
 	(void)state;
 	need_engine();
-	assert_int_equal(rt->ops->image_pull(rt, "127.0.0.1:1/nothing:here", NULL, NULL, &err), -1);
+	assert_int_equal(rt->ops->image_pull(rt, &(struct image_pull){ .image = "127.0.0.1:1/nothing:here" }, &err), -1);
 	assert_int_equal(err.code, ERR_UNREACHABLE);
 	assert_has(err.message, "no registry can be reached");
-	assert_int_equal(rt->ops->image_pull(rt, "Not A Reference", stop_at_once, &calls, &err), -1);
+	assert_int_equal(rt->ops->image_pull(rt, &(struct image_pull){ .image = "Not A Reference", .progress = stop_at_once, .ctx = &calls }, &err), -1);
 	assert_int_equal(err.code, ERR_INVALID);
 	rt->ops->set_registries(rt, "registry.example.com");
-	assert_int_equal(rt->ops->image_pull(rt, "alpine", NULL, NULL, &err), -1);
+	assert_int_equal(rt->ops->image_pull(rt, &(struct image_pull){ .image = "alpine" }, &err), -1);
 	assert_int_equal(err.code, ERR_FORBIDDEN);
 	assert_has(err.message, "docker.io");
 	assert_int_equal(rt->ops->image_allowed(rt, IMAGE, true, &err), -1);

@@ -1,6 +1,7 @@
 /* Secrets: sealed values open only in their place and with their key; tenants see their own; only the node of a sandbox is given them. */
 #include "tests/unit/controller_world.h"
 
+#include "daemon/controller/registries.h"
 #include "daemon/controller/secrets.h"
 #include "daemon/controller/vault.h"
 
@@ -217,6 +218,76 @@ static void uses_that_mean_nothing_are_refused(void **state)
 	}
 }
 
+/* --- logins to registries --- */
+
+static int set_login(struct fix *f, const struct caller *who, const char *registry, const char *user, const char *password)
+{
+	auto_secret s = SECRET_INIT;
+	struct registry_row row;
+	secret_set(&s, password, strlen(password));
+	f->err = (struct error)ERROR_INIT;
+	return controller_registry_set(f->c, who, &(struct registry_login){ .registry = registry, .username = user, .password = &s }, &row, &f->err);
+}
+
+/* "user:password", "": none. */
+static const char *login_of(struct fix *f, const char *tenant, const char *image)
+{
+	static char text[256];
+	auto_secret s = SECRET_INIT;
+	if (controller_registry_login(f->c, tenant, image, &s, &f->err) != 0)
+		fail_msg("%s", f->err.message);
+	text[0] = '\0';
+	if (s.n > 0)
+		snprintf(text, sizeof(text), "%s:%s", (const char *)s.bytes, (const char *)s.bytes + strlen((const char *)s.bytes) + 1);
+	return text;
+}
+
+static void a_login_is_its_tenants_and_its_registrys(void **state)
+{
+	struct fix *f = *state;
+	assert_int_equal(set_login(f, &f->operator, "ghcr.io", "me", "first"), 0);
+	assert_int_equal(set_login(f, &f->operator, "ghcr.io", "me", "second"), 0);
+	assert_int_equal(set_login(f, &f->operator, "index.docker.io", "hub", "p"), 0);
+	assert_string_equal(login_of(f, "team", "ghcr.io/a/b:1"), "me:second");
+	assert_string_equal(login_of(f, "team", "alpine"), "hub:p");
+	assert_string_equal(login_of(f, "team", "quay.io/a/b"), "");
+	assert_string_equal(login_of(f, "rival", "ghcr.io/a/b:1"), "");
+	assert_string_equal(login_of(f, "", "ghcr.io/a/b:1"), "");
+	/* Not in the store as it is; and not another tenant's when its row is moved there. */
+	assert_int_equal(query_int(f, "SELECT COUNT(*) FROM registry_logins WHERE CAST(sealed AS TEXT) LIKE '%second%'"), 0);
+	change_rows(f, "UPDATE registry_logins SET tenant = 'rival' WHERE registry = 'ghcr.io'");
+	auto_secret s = SECRET_INIT;
+	assert_int_equal(controller_registry_login(f->c, "rival", "ghcr.io/a/b:1", &s, &f->err), -1);
+	assert_int_equal(s.n, 0);
+	assert_int_equal(controller_registry_delete(f->c, &f->operator, NULL, "docker.io", &f->err), 0);
+	assert_int_equal(controller_registry_delete(f->c, &f->operator, NULL, "docker.io", &f->err), -1);
+	assert_int_equal(f->err.code, ERR_NOT_FOUND);
+}
+
+static void a_worker_is_given_the_login_of_its_own_sandboxes(void **state)
+{
+	struct fix *f = *state;
+	struct id elsewhere = id_new(), box = create(f, "box", 3600 * 1000);
+	auto_secret s = SECRET_INIT;
+	assert_int_equal(set_login(f, &f->operator, "docker.io", "hub", "p"), 0);
+	assert_int_equal(controller_registry_login_for(f->c, &elsewhere, &box, &s, &f->err), -1);
+	assert_int_equal(f->err.code, ERR_NOT_FOUND);
+	assert_int_equal(controller_registry_login_for(f->c, &f->node, &box, &s, &f->err), 0);
+	assert_string_equal((const char *)s.bytes, "hub");
+}
+
+static void logins_that_cannot_be_are_refused(void **state)
+{
+	struct fix *f = *state;
+	static const char *const registries[] = { "", "https://ghcr.io", "ghcr.io/org", "no host", "Upper Case" };
+	for (size_t i = 0; i < ARRAY_LEN(registries); i++)
+		expect_error(f, set_login(f, &f->operator, registries[i], "me", "p"), ERR_INVALID, "registry");
+	expect_error(f, set_login(f, &f->operator, "ghcr.io", "", "p"), ERR_INVALID, "username");
+	expect_error(f, set_login(f, &f->operator, "ghcr.io", "a:b", "p"), ERR_INVALID, "username");
+	expect_error(f, set_login(f, &f->operator, "ghcr.io", "me", ""), ERR_INVALID, "empty");
+	expect_error(f, set_login(f, &f->viewer, "ghcr.io", "me", "p"), ERR_FORBIDDEN, "");
+}
+
 #undef T
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup_keyed, teardown)
 
@@ -230,7 +301,8 @@ int main(void)
 		T(bad_names_and_values_are_refused),
 		T(a_sandbox_is_given_what_it_asked_for_on_its_node),
 		T(a_variable_holds_no_zero_byte_a_file_may),
-		T(uses_that_mean_nothing_are_refused),
+		T(uses_that_mean_nothing_are_refused), T(a_login_is_its_tenants_and_its_registrys),
+		T(a_worker_is_given_the_login_of_its_own_sandboxes), T(logins_that_cannot_be_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

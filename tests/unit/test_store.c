@@ -268,7 +268,7 @@ static void opens_twice_in_a_row(void **state)
 	struct store *s = open_store(d);
 	struct error err = ERROR_INIT;
 	assert_int_equal(store_ping(s, &err), 0);
-	assert_non_null(strstr(store_describe(s), "schema 8"));
+	assert_non_null(strstr(store_describe(s), "schema 9"));
 	assert_true(id_valid(store_boot_id(s)));
 	store_close(s);
 	s = open_store(d);
@@ -356,7 +356,7 @@ static void a_newer_schema_is_refused(void **state)
 	struct dir *d = *state;
 	store_close(open_store(d));
 	run_sql(d->db, "INSERT INTO migrations (version, name, applied_us) VALUES (9000, 'tomorrow', 1)");
-	refuse_store(d, ERR_CONFLICT, "the store has schema 9000 ('tomorrow') and this sandboxd knows 8");
+	refuse_store(d, ERR_CONFLICT, "the store has schema 9000 ('tomorrow') and this sandboxd knows 9");
 	/* And it is left as it was. */
 	run_sql(d->db, "DELETE FROM migrations WHERE version = 9000");
 	store_close(open_store(d));

@@ -1,5 +1,5 @@
 /* Image references: parsing and the registries policy. */
-#include "daemon/runtime/image_ref.h"
+#include "shared/model/image_ref.h"
 
 #include "shared/base/limits.h"
 

@@ -2,8 +2,8 @@
  * Image references: "[registry/]path[:tag][@sha256:…]" or an image id. Pure functions; the grammar is the registries'
  * (no registry means docker.io, no slash means docker.io/library, no tag means latest).
  */
-#ifndef SANDBOX_DAEMON_IMAGE_REF_H
-#define SANDBOX_DAEMON_IMAGE_REF_H
+#ifndef SANDBOX_MODEL_IMAGE_REF_H
+#define SANDBOX_MODEL_IMAGE_REF_H
 
 #include "shared/base/error.h"
 

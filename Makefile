@@ -231,9 +231,11 @@ faults: $(UNIT) tools
 	$(Q)SANDBOX_TEST_STORE=postgresql tests/lib/with-postgres tests/lib/run-unit $(BUILD)/tests/test_store_faults
 	$(Q)INPUTS=$(if $(FULL),all) tests/faults/allocations $(abspath $(BUILD))
 
-bench: all tools
+bench: all tools $(BUILD)/tests/test_scale
 	$(Q)tests/bench/run $(abspath $(BUILD))
 	$(Q)tests/bench/edge $(abspath $(BUILD))
+	$(Q)tests/bench/remote $(abspath $(BUILD))
+	$(Q)tests/bench/scale $(abspath $(BUILD))
 
 # --- generated files: committed, checked for staleness by make check ----------------------------------------------
 generate: $(BUILD)/sandbox $(BUILD)/sandboxd

@@ -37,7 +37,7 @@ def fields(payload):
 class Socket:
     """The connection and the WebSocket layer."""
 
-    def __init__(self, url, token, cafile, extra=None, drop=()):
+    def __init__(self, url, token, cafile, extra=None, drop=(), path="/v1/mux"):
         u = urlsplit(url)
         port = u.port or (443 if u.scheme == "https" else 80)
         self.s = socket.create_connection((u.hostname, port), timeout=20)
@@ -52,7 +52,7 @@ class Socket:
         headers.update(extra or {})
         for name in drop:
             del headers[name]
-        head = "GET %s/v1/mux HTTP/1.1\r\n" % u.path.rstrip("/") + "".join("%s: %s\r\n" % h for h in headers.items())
+        head = "GET %s%s HTTP/1.1\r\n" % (u.path.rstrip("/"), path) + "".join("%s: %s\r\n" % h for h in headers.items())
         self.s.sendall(head.encode() + b"\r\n")
         self.buf = b""
         while b"\r\n\r\n" not in self.buf:
@@ -132,11 +132,12 @@ class Mux:
                 raise EOFError
             self.buf += got
 
-    def run(self, sandbox, argv, out=sys.stdout.buffer, err=sys.stderr.buffer):
+    def run(self, sandbox, argv, out=sys.stdout.buffer, err=sys.stderr.buffer, cwd=None):
         """The exit status of a command, -1 with a message when it was refused."""
         stream, self.next = self.next, self.next + 2
         seen = {1: 0, 2: 0}
-        self.ws.send(frame(OPEN, stream, payload=field(10, 1) + field(11, 1 << 20) + field(12, sandbox) + b"".join(field(14, a) for a in argv)))
+        self.ws.send(frame(OPEN, stream, payload=field(10, 1) + field(11, 1 << 20) + field(12, sandbox) + b"".join(field(14, a) for a in argv)
+                             + (field(16, cwd) if cwd else b"")))
         while True:
             kind, channel, at, payload = self.frame()
             if kind == PING:
@@ -214,4 +215,5 @@ def main():
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

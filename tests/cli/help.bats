@@ -31,7 +31,7 @@ verbs() {
 		[ "$(timeout 5 sandbox help "$v")" = "$output" ]
 	done
 	run timeout 5 sandbox image pull --help
-	[[ ${lines[0]} == "Usage: sandbox image pull IMAGE" ]]
+	[[ ${lines[0]} == "Usage: sandbox image pull [OPTIONS] IMAGE" ]]
 }
 
 @test "the guide names every verb" {

@@ -231,6 +231,11 @@ faults: $(UNIT) tools
 	$(Q)SANDBOX_TEST_STORE=postgresql tests/lib/with-postgres tests/lib/run-unit $(BUILD)/tests/test_store_faults
 	$(Q)INPUTS=$(if $(FULL),all) tests/faults/allocations $(abspath $(BUILD))
 
+# The daemon, the engine, clients and processes 1 killed at random: `make crashes SECONDS=300 SEED=n`.
+SECONDS ?= 300
+crashes: all tools
+	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) CRASH_SECONDS=$(SECONDS) CRASH_SEED=$(SEED) bats --show-output-of-passing-tests tests/e2e/crashes.bats
+
 bench: all tools $(BUILD)/tests/test_scale
 	$(Q)tests/bench/run $(abspath $(BUILD))
 	$(Q)tests/bench/edge $(abspath $(BUILD))
@@ -301,6 +306,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke faults bench generate lint install install-client install-server uninstall dist clean
+.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke faults crashes bench generate lint install install-client install-server uninstall dist clean
 .DELETE_ON_ERROR:
 .SECONDARY:

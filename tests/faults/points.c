@@ -71,6 +71,8 @@ static bool may_be_short(int fd)
 static size_t allowed(int fd, size_t n)
 {
 	int why = page && page->classes & (FAULT_FILE | FAULT_STREAM) ? fault(class_of(fd)) : 0;
+	if (why == ECONNRESET || why == EPIPE)
+		shutdown(fd, SHUT_RDWR); /* as it is when a call says so */
 	if (why > 0) {
 		errno = why;
 		return 0;
@@ -164,6 +166,22 @@ POINT(ssize_t, recv, int fd, void *p, size_t n, int flags)
 	size_t most = allowed(fd, n);
 	return n && !most ? -1 : NEXT(recv)(fd, p, most, flags);
 }
+
+#ifndef FAULTS_WRAP
+/* What the C library's checks of buffers make of the two above. */
+ssize_t __read_chk(int fd, void *p, size_t n, size_t room);
+ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags);
+
+ssize_t __read_chk(int fd, void *p, size_t n, size_t room)
+{
+	return n > room ? abort(), -1 : read(fd, p, n);
+}
+
+ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags)
+{
+	return n > room ? abort(), -1 : recv(fd, p, n, flags);
+}
+#endif
 
 POINT(ssize_t, send, int fd, const void *p, size_t n, int flags)
 {

@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { POLL_MS = 300, CANARY_MS = 120 * 1000, INIT_MAX = 8 * 1024 * 1024 };
+enum { FIRST_POLL_MS = 20, LAST_POLL_MS = 300, CANARY_MS = 120 * 1000, INIT_MAX = 8 * 1024 * 1024 };
 
 #define CANARY_IMAGE "sandbox-canary:" SANDBOX_VERSION
 
@@ -88,10 +88,12 @@ int enroll_wait(struct cli *cli, const char *name, const char *version, const ch
 {
 	int64_t until = clock_mono_ms() + timeout_ms;
 	char state[32] = "unknown";
+	int wait_ms = FIRST_POLL_MS;
 	while (!is_ready(cli, name, version, linked, state, sizeof(state))) {
 		if (clock_mono_ms() > until)
 			return error_set(err, ERR_TIMEOUT, "node %s is not up after %lld s (the controller says: %s)", name, (long long)(timeout_ms / 1000), state);
-		poll(NULL, 0, POLL_MS);
+		poll(NULL, 0, wait_ms);
+		wait_ms = wait_ms * 2 < LAST_POLL_MS ? wait_ms * 2 : LAST_POLL_MS;
 	}
 	return 0;
 }

@@ -125,11 +125,37 @@ void ssh_flush(struct ssh *s)
 	}
 }
 
+/* libssh2 speaks to the agent by the same two functions, over the agent's own socket; it asks and waits, so these may wait as well. */
+static bool ready(const struct ssh *s, int fd, short events)
+{
+	struct pollfd p[2] = { { .fd = fd, .events = events }, { .fd = s->interrupt_fd, .events = POLLIN } };
+	int64_t left = s->deadline_ms - clock_mono_ms();
+	return left > 0 && poll(p, 2, (int)left) > 0 && p[0].revents && !p[1].revents;
+}
+
+static ssize_t send_to_agent(const struct ssh *s, int fd, const void *p, size_t n)
+{
+	if (!ready(s, fd, POLLOUT))
+		return -ECONNRESET;
+	ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+	return sent < 0 ? -errno : sent;
+}
+
+/* An agent that left would be asked again for ever. */
+static ssize_t receive_from_agent(const struct ssh *s, int fd, void *p, size_t n)
+{
+	if (!ready(s, fd, POLLIN))
+		return -ECONNRESET;
+	ssize_t got = recv(fd, p, n, 0);
+	return got < 0 ? -errno : got == 0 ? -ECONNRESET : got;
+}
+
 static ssize_t take_sent(libssh2_socket_t fd, const void *p, size_t n, int flags, void **abstract)
 {
 	struct ssh *s = *abstract;
-	(void)fd;
 	(void)flags;
+	if (fd != s->fd)
+		return send_to_agent(s, fd, p, n);
 	buf_add(&s->out, p, n);
 	ssh_flush(s);
 	return (ssize_t)n;
@@ -139,6 +165,8 @@ static ssize_t take_sent(libssh2_socket_t fd, const void *p, size_t n, int flags
 static ssize_t receive(libssh2_socket_t fd, void *p, size_t n, int flags, void **abstract)
 {
 	struct ssh *s = *abstract;
+	if (fd != s->fd)
+		return receive_from_agent(s, fd, p, n);
 	if (!s->through) {
 		ssize_t got = recv(fd, p, n, flags);
 		return got < 0 ? -errno : got;

@@ -90,8 +90,13 @@ static int send_input(struct running *x, struct error *err)
 		return -1;
 	if (x->sent < x->c->in_n)
 		return 0;
-	if (x->c->in_fd >= 0 && !x->file_ended)
-		return may_send_file(x) ? send_file(x, err) : 0;
+	if (x->c->in_fd >= 0 && !x->file_ended) {
+		if (may_send_file(x) && send_file(x, err) != 0)
+			return -1;
+		/* Its end is told at once: nothing that could wake us may come before the other side has seen it. */
+		if (!x->file_ended)
+			return 0;
+	}
 	int rc = libssh2_channel_send_eof(x->channel);
 	if (rc == LIBSSH2_ERROR_EAGAIN)
 		return 0;

@@ -110,6 +110,7 @@ in_host() {
 hosts_end() {
 	[ -n "${HOSTS:-}" ] || return 0
 	local d ns p
+	host_slow_end
 	for d in "$HOSTS"/*/; do
 		d=${d%/}
 		ns=$HOSTS_ID-${d##*/}
@@ -157,6 +158,26 @@ host_wire() {
 	ip -n "$HOSTS_ID-alpha" link set eth1 up
 	ip -n "$HOSTS_ID-beta" link set eth1 up
 	echo "$HOSTS_NET.130 $(cut -d ' ' -f 1,2 "$HOSTS/beta/host_key.pub")" >>"$HOSTS/known_hosts"
+}
+
+# host_slow NAME DELAY_MS LOSS_PERCENT: another way to that host, slow and lossy: it is 10.213.X.134 there. 1: this kernel has no tun devices.
+host_slow() {
+	local name=${HOSTS_ID}l
+	[ -c /dev/net/tun ] || return 1
+	python3 "$TOP/tests/lib/lossy_link.py" "$HOSTS_ID-$1" "$name" "$2" "$3" >"$HOSTS/link" 2>&1 3>&- 4>&- &
+	echo $! >"$HOSTS/link.pid"
+	until_ok 20 test -s "$HOSTS/link"
+	[ "$(cat "$HOSTS/link")" = up ] || return 1
+	ip addr add "$HOSTS_NET.133/30" dev "$name"
+	ip link set "$name" up
+	ip -n "$HOSTS_ID-$1" addr add "$HOSTS_NET.134/30" dev "$name"
+	ip -n "$HOSTS_ID-$1" link set "$name" up
+	echo "$HOSTS_NET.134 $(cut -d ' ' -f 1,2 "$HOSTS/$1/host_key.pub")" >>"$HOME/.ssh/known_hosts"
+}
+
+host_slow_end() {
+	[ ! -f "$HOSTS/link.pid" ] || kill "$(cat "$HOSTS/link.pid")" 2>/dev/null || true
+	rm -f "$HOSTS/link.pid" "$HOSTS/link"
 }
 
 # The worker's process, by its number on that host.

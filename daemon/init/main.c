@@ -84,12 +84,13 @@ static void take_descriptors(struct init *in)
 	}
 }
 
-static void give_up_rights(void)
+static int give_up_rights(struct error *err)
 {
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	sys_bound_caps(sys_init_caps);
 	sys_set_caps(sys_init_caps);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+	return sys_deny_calls() == 0 ? 0 : error_errno(err, "filtering system calls");
 }
 
 static void deadline_tick(struct timer *t)
@@ -134,8 +135,8 @@ int main(int argc, char **argv)
 	hold_stdio();
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	int parsed = parse_arguments(argc, argv, &a, &err);
-	if (parsed < 0 || a.through.len == 0)
-		give_up_rights();
+	if ((parsed < 0 || a.through.len == 0) && give_up_rights(&err) < 0)
+		parsed = -1;
 	take_descriptors(&in);
 	umask(022);
 	int at_root = chdir("/");

@@ -18,6 +18,10 @@ uint64_t sys_permitted_caps(void);
 /* Drops every other capability from the bounding set, where that is allowed. */
 void sys_bound_caps(uint64_t keep);
 
+/* For good, and for all that descends from this process: io_uring answers ENOSYS, sockets of families other than unix, inet, inet6, netlink
+ * and packet EAFNOSUPPORT. Needs no-new-privileges. -1: the kernel takes no filter. */
+int sys_deny_calls(void);
+
 /* Closes everything but these descriptors. */
 void sys_close_all_but(const int *keep, size_t n);
 /* Closes everything from a number on, where the kernel can do that in one call; what is close-on-exec goes at exec anyway. */

@@ -125,6 +125,15 @@ in_box() {
 	trial "$BOX" kernel
 }
 
+@test "io_uring: refused, and as by a kernel without it" {
+	trial "$BOX" rings
+	trial "$BOX" rings-unknown
+}
+
+@test "sockets that leave the name space, vsock first: refused; ordinary ones are made" {
+	trial "$BOX" families
+}
+
 @test "device nodes, made or found: refused" {
 	trial "$BOX" devices
 }

@@ -100,6 +100,11 @@ teardown_file() {
 	on_each_tier refused abstract
 }
 
+@test "io_uring, sockets that leave the name space: refused" {
+	on_each_tier refused rings
+	on_each_tier refused families
+}
+
 @test "taking capabilities and other users' names: refused" {
 	on_each_tier refused capabilities
 }

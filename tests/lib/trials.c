@@ -129,6 +129,57 @@ static void t_kernel(void)
 	refused("nice", syscall(SYS_setpriority, 0, 0, -10));
 }
 
+/* Work that the kernel does by itself, past what watches system calls. */
+static void t_rings(void)
+{
+	unsigned char params[120] = { 0 };
+
+	refused("io_uring_setup", syscall(425, 8, params));
+	refused("io_uring_enter", syscall(426, -1, 0, 0, 0, NULL, 0));
+	refused("io_uring_register", syscall(427, -1, 0, NULL, 0));
+#ifdef __x86_64__
+	refused("io_uring_setup as x32 numbers it", syscall(425 | 0x40000000, 8, params));
+#endif
+	refused("userfaultfd", syscall(SYS_userfaultfd, O_CLOEXEC));
+}
+
+/* What of it is no refusal, though it fails: a kernel that does not know the call, or one that would do it. */
+static void t_rings_unknown(void)
+{
+	unsigned char params[120] = { 0 };
+
+	if (syscall(425, 8, params) < 0 && errno == ENOSYS)
+		return;
+	printf("io_uring_setup: %s, not as if there was none\n", strerror(errno));
+	exit(1);
+}
+
+/* Sockets that no network name space holds back, or that exist for the kernel's own parts. */
+static void t_families(void)
+{
+	static const struct {
+		int family, type;
+		const char *name;
+	} all[] = {
+		{ 40, SOCK_STREAM, "vsock (the host's hypervisor)" },
+		{ 38, SOCK_SEQPACKET, "alg" },
+		{ 30, SOCK_SEQPACKET, "tipc" },
+		{ 21, SOCK_SEQPACKET, "rds" },
+		{ 15, SOCK_RAW, "key" },
+		{ 29, SOCK_RAW, "can" },
+		{ 31, SOCK_RAW, "bluetooth" },
+		{ 44, SOCK_RAW, "xdp" },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		refused(all[i].name, socket(all[i].family, all[i].type | SOCK_CLOEXEC, 0));
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), pair[2];
+	if (fd < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || socket(AF_UNIX, SOCK_STREAM, 0) < 0) {
+		printf("an ordinary socket: %s\n", strerror(errno));
+		exit(1);
+	}
+}
+
 static void t_devices(void)
 {
 	static const char *const paths[] = { "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kvm", "/dev/sda", "/dev/vda", "/dev/loop-control", "/dev/fuse", "/dev/net/tun" };
@@ -276,7 +327,7 @@ static const struct {
 } trials[] = {
 	{ "mount", t_mount }, { "namespaces", t_namespaces }, { "userns", t_userns }, { "ptrace", t_ptrace }, { "keyrings", t_keyrings },
 	{ "kernel", t_kernel }, { "devices", t_devices }, { "proc", t_proc }, { "handles", t_handles }, { "abstract", t_abstract },
-	{ "capabilities", t_capabilities }, { "descriptors", t_descriptors }, { "crowd", t_crowd }, { "signals", t_signals }, { "bomb", t_bomb },
+	{ "rings", t_rings }, { "rings-unknown", t_rings_unknown }, { "families", t_families }, { "capabilities", t_capabilities }, { "descriptors", t_descriptors }, { "crowd", t_crowd }, { "signals", t_signals }, { "bomb", t_bomb },
 };
 
 int main(int argc, char **argv)

@@ -96,6 +96,8 @@ static void accept_stream(struct exec *x)
 		return;
 	x->accepted = true;
 	tlv_add_u64(&t, MUX_F_PID, (uint64_t)x->main);
+	if (x->in->subreaper) /* else what it starts may be anybody's */
+		tlv_add_u64(&t, MUX_F_SUPERVISOR, (uint64_t)x->supervisor);
 	tlv_add_u64(&t, MUX_F_OFFSET_IN, x->input.taken);
 	tlv_add_u64(&t, MUX_F_OFFSET_OUT, x->out[0].sent);
 	tlv_add_u64(&t, MUX_F_OFFSET_ERR, x->out[1].sent);

@@ -66,7 +66,7 @@ bool cgroup_mount_of(const char *mounts, const char *controller, bool v2, char *
 	return false;
 }
 
-static int find_place(const char *table, const char *mounts, const char *controller, struct cgroup_place *ret)
+int cgroup_place_of(const char *table, const char *mounts, const char *controller, struct cgroup_place *ret)
 {
 	char path[PATH_MAX], root[PATH_MAX], point[PATH_MAX];
 	const char *below = path;
@@ -194,7 +194,7 @@ int cgroup_read(pid_t pid, struct cgroup_view *ret, struct error *err)
 	if (io_read_file("/proc/self/mountinfo", CGROUP_TABLE_MAX, &mounts, err) != 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-		if (find_place(buf_str(&table), buf_str(&mounts), parts[i].controller, &place) != 0)
+		if (cgroup_place_of(buf_str(&table), buf_str(&mounts), parts[i].controller, &place) != 0)
 			return error_set(err, ERR_UNAVAILABLE, "the %s control group of process %d is not mounted here", parts[i].controller, (int)pid);
 		if (!parts[i].read(&place, &v))
 			return error_set(err, ERR_UNAVAILABLE, "the %s control group of process %d cannot be read below %s", parts[i].controller,

@@ -56,4 +56,15 @@ int cgroup_remove(const struct id *node, const struct id *sandbox, struct error 
 /* The sandboxes of a node that have a group. */
 void cgroup_list(const struct id *node, struct strv *ret);
 
+/*
+ * Ending part of a group that makes processes faster than they can be ended one by one: all of it is stopped first (version 1's
+ * freezer, version 2's cgroup.freeze), so that nothing forks. first: host pid of the group's process 1; inside: a child of it, as
+ * numbered in first's PID namespace. Everything that descends from that child is killed, the child itself not. The group goes on
+ * before this returns. ERR_NOT_FOUND: no such child; ERR_UNAVAILABLE: this group cannot be stopped from here, or is also the
+ * caller's; ERR_TIMEOUT: it did not stop within seconds.
+ */
+int cgroup_end_below(pid_t first, pid_t inside, size_t *ret_ended, struct error *err);
+/* Success also when it was not stopped. ERR_UNAVAILABLE as above. */
+int cgroup_thaw(pid_t first, struct error *err);
+
 #endif

@@ -74,7 +74,7 @@ static int find_roots(struct roots *r, struct error *err)
 	return 0;
 }
 
-static int write_value(const char *dir, const char *file, const char *value, struct error *err)
+int cgroup_write(const char *dir, const char *file, const char *value, struct error *err)
 {
 	auto_free char *path = xasprintf("%s/%s", dir, file);
 	auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -89,7 +89,7 @@ static int write_number(const char *dir, const char *file, int64_t value, struct
 	char text[24];
 
 	snprintf(text, sizeof(text), "%lld", (long long)value);
-	return write_value(dir, file, text, err);
+	return cgroup_write(dir, file, text, err);
 }
 
 static bool has_file(const char *dir, const char *file)
@@ -118,7 +118,7 @@ static int make_levels_once(const struct cgroup_place *root, const char *control
 	for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
 		size_t n = strlen(p.dir);
 
-		if (p.v2 && write_value(p.dir, "cgroup.subtree_control", enable, err) != 0)
+		if (p.v2 && cgroup_write(p.dir, "cgroup.subtree_control", enable, err) != 0)
 			return -1;
 		if ((size_t)snprintf(p.dir + n, sizeof(p.dir) - n, "/%s", levels[i]) >= sizeof(p.dir) - n)
 			return error_set(err, ERR_TOO_LARGE, "the path of a control group is too long");
@@ -200,7 +200,7 @@ static int set_cpu(const struct cgroup_place *p, const struct cgroup_limits *l, 
 		return 0;
 	if (p->v2) {
 		snprintf(both, sizeof(both), "%lld %d", (long long)quota, PERIOD_US);
-		return write_value(p->dir, "cpu.max", both, err);
+		return cgroup_write(p->dir, "cpu.max", both, err);
 	}
 	if (write_number(p->dir, "cpu.cfs_period_us", PERIOD_US, err) != 0 || write_number(p->dir, "cpu.cfs_quota_us", quota, err) != 0)
 		return -1;
@@ -242,7 +242,7 @@ struct processes {
 	size_t ours_len;
 };
 
-static pid_t parent_of(pid_t pid)
+pid_t cgroup_parent_of(pid_t pid)
 {
 	auto_free char *path = xasprintf("/proc/%d/stat", (int)pid);
 	auto_buf text = BUF_INIT;
@@ -263,7 +263,7 @@ static void read_processes(struct processes *ret)
 		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
 		struct process p = { .pid = pid };
 
-		if (pid <= 0 || (p.parent = parent_of(pid)) < 0)
+		if (pid <= 0 || (p.parent = cgroup_parent_of(pid)) < 0)
 			continue;
 		ret->items = xrealloc(ret->items, ret->len + 1, sizeof(*ret->items));
 		ret->items[ret->len++] = p;

@@ -319,6 +319,41 @@ static int root_bytes(struct runtime *rt, const struct id *sandbox, int64_t *ret
 	return 0;
 }
 
+/* Host pid of process 1, where its group holds the sandbox's processes and is ours to stop. */
+static int own_group(struct docker *d, const struct id *sandbox, pid_t *ret, struct error *err)
+{
+	auto_json *seen = NULL;
+	struct runtime_status s;
+
+	if (inspect_all(d, sandbox, &s, &seen, err) != 0)
+		return -1;
+	if (s.state != RUNTIME_RUNNING || s.pid <= 1)
+		return error_set(err, ERR_UNAVAILABLE, "the container does not run");
+	if (docker_is_gvisor(d, seen))
+		return error_set(err, ERR_UNAVAILABLE, "gVisor does not show its processes to the host");
+	if (docker_true(seen, "State.Paused"))
+		return error_set(err, ERR_UNAVAILABLE, "somebody paused the container");
+	*ret = s.pid;
+	return 0;
+}
+
+static int end_below(struct runtime *rt, const struct id *sandbox, pid_t inside, size_t *ret_ended, struct error *err)
+{
+	pid_t first;
+
+	return own_group(docker_of(rt), sandbox, &first, err) != 0 ? -1 : cgroup_end_below(first, inside, ret_ended, err);
+}
+
+static int thaw(struct runtime *rt, const struct id *sandbox, struct error *err)
+{
+	struct error local = ERROR_INIT;
+	pid_t first;
+
+	if (own_group(docker_of(rt), sandbox, &first, &local) == 0)
+		return cgroup_thaw(first, err);
+	return local.code == ERR_UNAVAILABLE ? 0 : error_set(err, local.code, "%s", local.message);
+}
+
 static void docker_free(struct runtime *rt)
 {
 	struct docker *d = docker_of(rt);
@@ -350,6 +385,8 @@ static const struct runtime_ops docker_ops = {
 	.list_owned = list_owned,
 	.stats = stats,
 	.root_bytes = root_bytes,
+	.end_below = end_below,
+	.thaw = thaw,
 	.free = docker_free,
 };
 

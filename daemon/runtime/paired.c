@@ -179,6 +179,22 @@ static int root_bytes(struct runtime *rt, const struct id *sandbox, int64_t *ret
 	return r->ops->root_bytes(r, sandbox, ret, err);
 }
 
+static int end_below(struct runtime *rt, const struct id *sandbox, pid_t inside, size_t *ret_ended, struct error *err)
+{
+	struct runtime *r = of_sandbox(rt, sandbox);
+
+	if (!r->ops->end_below)
+		return error_set(err, ERR_UNAVAILABLE, "a driver's sandbox does not show its processes");
+	return r->ops->end_below(r, sandbox, inside, ret_ended, err);
+}
+
+static int thaw(struct runtime *rt, const struct id *sandbox, struct error *err)
+{
+	struct runtime *r = of_sandbox(rt, sandbox);
+
+	return r->ops->thaw ? r->ops->thaw(r, sandbox, err) : 0;
+}
+
 static void paired_free(struct runtime *rt)
 {
 	struct paired *p = paired_of(rt);
@@ -210,6 +226,8 @@ static const struct runtime_ops paired_ops = {
 	.stats = stats,
 	.deadline = deadline,
 	.root_bytes = root_bytes,
+	.end_below = end_below,
+	.thaw = thaw,
 	.free = paired_free,
 };
 

@@ -172,6 +172,12 @@ struct runtime_ops {
 	int (*deadline)(struct runtime *rt, const struct id *sandbox, int64_t deadline_us, struct error *err);
 	/* Bytes written so far into a writable root, 0 for another. May take long: it walks files. */
 	int (*root_bytes)(struct runtime *rt, const struct id *sandbox, int64_t *ret, struct error *err);
+	/* From outside, without process 1: everything that descends from one of the sandbox's processes, numbered as the sandbox does, is
+	 * killed at one moment, so that nothing can fork away; that process and all others go on. Bounded: some seconds. ERR_NOT_FOUND:
+	 * there is no such child of process 1; ERR_UNAVAILABLE: the processes of this sandbox are not to be seen. */
+	int (*end_below)(struct runtime *rt, const struct id *sandbox, pid_t inside, size_t *ret_ended, struct error *err);
+	/* Lets go on what an end_below left standing whose daemon was killed; nothing to do otherwise. NULL, like end_below: the runtime has neither. */
+	int (*thaw)(struct runtime *rt, const struct id *sandbox, struct error *err);
 	void (*free)(struct runtime *rt);
 };
 

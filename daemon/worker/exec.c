@@ -77,7 +77,7 @@ struct execs *execs_new(struct event_base *base, struct upstream *up, struct ini
 	struct error err = ERROR_INIT;
 	auto_free char *dir = xasprintf("%s/execs", state_dir);
 
-	pthread_mutex_init(&e->stuck_lock, NULL);
+	pthread_mutex_init(&e->rescuer_lock, NULL);
 	e->base = base;
 	e->up = up;
 	e->links = links;
@@ -147,7 +147,7 @@ void execs_free(struct execs *e)
 	event_free(e->ev_dirty);
 	idmap_done(&e->table);
 	idmap_done(&e->boxes);
-	pthread_mutex_destroy(&e->stuck_lock);
+	pthread_mutex_destroy(&e->rescuer_lock);
 	free(e->live_dir);
 	free(e->state_dir);
 	free(e);
@@ -207,20 +207,28 @@ void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why)
 
 /* --- an init that does not end what it has to --- */
 
-void execs_on_stuck(struct execs *e, void (*fn)(void *ctx, const struct id *sandbox), void *ctx)
+void execs_on_late(struct execs *e, const struct execs_rescuer *r, void *ctx)
 {
-	pthread_mutex_lock(&e->stuck_lock);
-	e->stuck = fn;
-	e->stuck_ctx = ctx;
-	pthread_mutex_unlock(&e->stuck_lock);
+	pthread_mutex_lock(&e->rescuer_lock);
+	e->rescuer = r;
+	e->rescuer_ctx = ctx;
+	pthread_mutex_unlock(&e->rescuer_lock);
+}
+
+void execs_starved(struct execs *e, const struct id *sandbox, pid_t supervisor, bool given_up)
+{
+	pthread_mutex_lock(&e->rescuer_lock);
+	if (e->rescuer)
+		e->rescuer->starved(e->rescuer_ctx, sandbox, supervisor, given_up);
+	pthread_mutex_unlock(&e->rescuer_lock);
 }
 
 void execs_stuck(struct execs *e, const struct id *sandbox)
 {
-	pthread_mutex_lock(&e->stuck_lock);
-	if (e->stuck)
-		e->stuck(e->stuck_ctx, sandbox);
-	pthread_mutex_unlock(&e->stuck_lock);
+	pthread_mutex_lock(&e->rescuer_lock);
+	if (e->rescuer)
+		e->rescuer->stuck(e->rescuer_ctx, sandbox);
+	pthread_mutex_unlock(&e->rescuer_lock);
 }
 
 /* --- commands without a reader --- */

@@ -35,9 +35,17 @@ void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why);
 /* Runs the spec's start command once the link is greeted (any thread); nothing to do when it has none. It has no
  * operation: its spool carries the sandbox's id, and ATTACH with SANDBOX and without OPERATION shows it. */
 int execs_start_main(struct execs *e, const struct sandbox *s, struct error *err);
-/* Called (loop thread) when sandbox-init did not end a command when it had to: only the runtime is left to do it. fn
- * runs under a lock; after a call with NULL it does not run any more (any thread). */
-void execs_on_stuck(struct execs *e, void (*fn)(void *ctx, const struct id *sandbox), void *ctx);
+/* Called (loop thread) when sandbox-init is late in ending a command. */
+struct execs_rescuer {
+	/* Perhaps it gets no turn. Whatever descends from this process of the sandbox, as the sandbox numbers it, may be ended from
+	 * outside; init's word, so to be checked (0: it said none). given_up: the command has its outcome, but init could not end all
+	 * of it: what cannot be ended from outside then, nobody ends but with the sandbox. */
+	void (*starved)(void *ctx, const struct id *sandbox, pid_t supervisor, bool given_up);
+	/* For good: only the runtime is left to end the sandbox. */
+	void (*stuck)(void *ctx, const struct id *sandbox);
+};
+/* They run under a lock; after a call with NULL they do not run any more (any thread). r stays the caller's. */
+void execs_on_late(struct execs *e, const struct execs_rescuer *r, void *ctx);
 /* Takes over the unfinished execs of a node after a restart (any thread, before serving). */
 void execs_recover(struct execs *e, const struct operation_list *unfinished);
 

@@ -9,6 +9,7 @@
 
 #include <event2/event.h>
 #include <limits.h>
+#include <signal.h>
 #include <unistd.h>
 
 enum { RECORD_TRIES = 3, RECORD_RETRY_MS = 300, RECORD_RETRY_SLOW_MS = 5000 };
@@ -68,6 +69,8 @@ static int judge_outcome(const struct exec *x, const struct tlv *fields, struct 
 	end->outcome = (enum outcome)outcome;
 	if (x->canceling && outcome == OUTCOME_SIGNALED)
 		end->outcome = OUTCOME_CANCELED;
+	else if (x->rescued && outcome == OUTCOME_SIGNALED && sig == SIGKILL)
+		end->outcome = OUTCOME_TIMEOUT; /* the worker's KILL was faster than init's */
 	end->exit_code = (int)code;
 	end->signal = (int)sig;
 	end->oom_killed = tlv_u64(fields, MUX_F_OOM, 0) == 1;
@@ -97,6 +100,8 @@ void exec_end_from_init(struct exec *x, const struct tlv *fields)
 		log_warn("exec", "output is not whole operation=%s", x->key.text);
 	}
 	exec_end(x, &end);
+	if ((end.outcome == OUTCOME_TIMEOUT || end.outcome == OUTCOME_CANCELED) && tlv_has(fields, MUX_F_MESSAGE))
+		execs_starved(x->all, &x->info.sandbox, x->supervisor, true);
 }
 
 /* --- the record --- */
@@ -199,7 +204,7 @@ void exec_end(struct exec *x, const struct spool_end *end)
 		return;
 	x->state = EXEC_ENDED;
 	x->end = *end;
-	x->link_by_ms = x->resume_by_ms = x->overdue_ms = 0;
+	x->link_by_ms = x->resume_by_ms = x->rescue_ms = x->overdue_ms = 0;
 	stream_close(&x->init, NULL);
 	ring_done(&x->in.ring);
 	x->in = (struct stdin_pipe){ .eof = true };

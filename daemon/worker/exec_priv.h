@@ -1,6 +1,6 @@
 /*
  * Inside of the exec data plane: exec.c (the table and the public calls), exec_open.c (defaults, the OPEN for init),
- * exec_run.c (one command towards init), exec_end.c (outcome and record), serve.c (clients' streams), reader.c (those
+ * exec_run.c (one command towards init), exec_deadlines.c (what it may not wait for longer), exec_end.c (outcome and record), serve.c (clients' streams), reader.c (those
  * that watch), relay.c (those that are only passed on), dial.c (connections to a sandbox's ports). Event loop thread only.
  */
 #ifndef SANDBOX_DAEMON_EXEC_PRIV_H
@@ -86,8 +86,10 @@ struct exec {
 	struct reader *readers; /* list */
 	struct event *timer;
 	int64_t timeout_ms; /* init enforces it */
-	/* Monotonic, 0: none. overdue: init should have ended the command by then. */
-	int64_t link_by_ms, resume_by_ms, overdue_ms, record_at_ms;
+	pid_t supervisor; /* as init said, 0: it did not */
+	bool rescued;        /* its processes were, or are to be, ended from outside */
+	/* Monotonic, 0: none. overdue: init should have ended the command by then; rescue: by then where nothing is in its way. */
+	int64_t link_by_ms, resume_by_ms, rescue_ms, overdue_ms, record_at_ms;
 	struct spool_end end;
 	bool whole;    /* the record will hold all its output */
 	bool reporting; /* the controller was told and has not answered */
@@ -121,9 +123,9 @@ struct execs {
 	struct exec *dirty; /* to be settled on this turn of the loop */
 	struct event *ev_dirty;
 	struct keeper *keeper;
-	pthread_mutex_t stuck_lock; /* held while stuck runs */
-	void (*stuck)(void *ctx, const struct id *sandbox);
-	void *stuck_ctx;
+	pthread_mutex_t rescuer_lock; /* held while it runs */
+	const struct execs_rescuer *rescuer;
+	void *rescuer_ctx;
 	char *live_dir; /* spools of running commands, in memory where there is a place for it */
 };
 
@@ -135,6 +137,7 @@ struct exec *exec_start(struct execs *e, const struct exec_grant *grant, const s
 			const char *owner);
 /* Init did not end what it had to: whoever asked to be told is told. */
 void execs_stuck(struct execs *e, const struct id *sandbox);
+void execs_starved(struct execs *e, const struct id *sandbox, pid_t supervisor, bool given_up);
 /* In live_dir or (kept) STATE/execs: <operation>, or main-<sandbox> of a start command. */
 enum spool_place { SPOOL_LIVE, SPOOL_KEPT };
 int spool_path(const struct execs *e, enum spool_place place, const struct id *key, bool main, char *out, size_t n);
@@ -159,6 +162,8 @@ struct spool *exec_spool(struct exec *x); /* made when absent */
 uint64_t exec_total(const struct exec *x, unsigned ch);
 /* init may forget what lies below offset. */
 void exec_ack(struct exec *x, unsigned ch, uint64_t offset);
+/* Init has to have ended it in_ms from now: what happens if not is armed. */
+void exec_due(struct exec *x, int64_t in_ms);
 /* Nobody holds the producer back any more. */
 void exec_let_go(struct exec *x);
 void exec_cancel(struct exec *x);

@@ -1,6 +1,6 @@
 /*
- * One command towards sandbox-init: dialling it, its output into the spool, its stdin, its deadlines. What init sends
- * is hostile: every number is checked against what was granted before it is used.
+ * One command towards sandbox-init: dialling it, its output into the spool, its stdin. What init sends is hostile: every
+ * number is checked against what was granted before it is used.
  */
 #include "daemon/worker/exec_priv.h"
 
@@ -13,8 +13,6 @@
 #include <limits.h>
 
 enum { SIGNAL_MAX = 63 };
-
-static void on_timer(evutil_socket_t fd, short what, void *ctx);
 
 struct exec *exec_new(struct execs *e, const struct id *key, const struct spool_info *info)
 {
@@ -66,92 +64,6 @@ void exec_free(struct exec *x)
 	ring_done(&x->in.ring);
 	spool_free(x->spool);
 	free(x);
-}
-
-/* --- deadlines --- */
-
-static int64_t soonest(const struct exec *x)
-{
-	const int64_t all[] = { x->link_by_ms, x->resume_by_ms, x->overdue_ms, x->record_at_ms };
-	int64_t first = 0;
-
-	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-		if (all[i] && (!first || all[i] < first))
-			first = all[i];
-	}
-	return first;
-}
-
-void exec_arm(struct exec *x)
-{
-	int64_t first = soonest(x), wait = first - clock_mono_ms();
-	struct timeval tv;
-
-	if (!first) {
-		if (x->timer)
-			evtimer_del(x->timer);
-		return;
-	}
-	if (wait < 0)
-		wait = 0;
-	if (!x->timer && !(x->timer = evtimer_new(x->all->base, on_timer, x)))
-		abort();
-	tv = (struct timeval){ .tv_sec = wait / 1000, .tv_usec = wait % 1000 * 1000 };
-	evtimer_add(x->timer, &tv);
-}
-
-static bool passed(int64_t *at_ms, int64_t now)
-{
-	if (!*at_ms || now < *at_ms)
-		return false;
-	*at_ms = 0;
-	return true;
-}
-
-static void link_too_late(struct exec *x)
-{
-	bool stuck = x->delivered && x->canceling;
-	struct spool_end end;
-
-	if (x->state == EXEC_OPENING)
-		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST,
-				    "sandbox-init does not answer; whether the command started or ended is unknown");
-	else if (x->delivered)
-		end = exec_end_text(
-			OUTCOME_LOST, MUX_ERR_LOST,
-			"the connection to the sandbox broke and did not come back; whether the command ended is unknown");
-	else
-		end = exec_end_text(OUTCOME_NOT_STARTED, MUX_ERR_UNAVAILABLE,
-				    "the sandbox does not answer: sandbox-init has not connected");
-	exec_end(x, &end);
-	if (stuck) /* it was to be ended, and may be running */
-		execs_stuck(x->all, &x->info.sandbox);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *ctx)
-{
-	struct exec *x = ctx;
-	int64_t now = clock_mono_ms();
-
-	(void)fd;
-	(void)what;
-	if (passed(&x->record_at_ms, now))
-		exec_record(x);
-	if (x->state != EXEC_ENDED && passed(&x->link_by_ms, now))
-		link_too_late(x);
-	if (x->state != EXEC_ENDED && passed(&x->overdue_ms, now)) {
-		struct spool_end end =
-			exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "sandbox-init did not end the command when it had to");
-
-		exec_end(x, &end);
-		execs_stuck(x->all, &x->info.sandbox);
-	}
-	if (x->state != EXEC_ENDED && passed(&x->resume_by_ms, now)) {
-		log_info("exec", "client did not come back, canceling operation=%s", x->key.text);
-		exec_cancel(x);
-	}
-	exec_arm(x);
-	exec_settle(x);
 }
 
 /* --- output --- */
@@ -352,7 +264,7 @@ void exec_cancel(struct exec *x)
 		return;
 	x->canceling = true;
 	exec_let_go(x);
-	x->overdue_ms = clock_mono_ms() + LIMIT_CANCEL_WAIT_MS;
+	exec_due(x, 0);
 	if (x->state == EXEC_RUNNING) {
 		send_control(x, MUX_CONTROL_CANCEL, 0, 0, 0, 0);
 	} else if (!x->delivered) {
@@ -422,6 +334,13 @@ static int take_output_offsets(struct exec *x, const struct tlv *fields)
 	return 0;
 }
 
+static pid_t supervisor_of(const struct tlv *fields)
+{
+	uint64_t pid = tlv_u64(fields, MUX_F_SUPERVISOR, 0);
+
+	return pid > 1 && pid <= INT32_MAX ? (pid_t)pid : 0;
+}
+
 static void init_accepted(struct stream *s, const struct tlv *fields)
 {
 	struct exec *x = container_of(s, struct exec, init);
@@ -435,10 +354,11 @@ static void init_accepted(struct stream *s, const struct tlv *fields)
 	x->state = EXEC_RUNNING;
 	x->resumable = true;
 	x->link_by_ms = 0;
+	x->supervisor = supervisor_of(fields);
 	if (x->canceling)
 		send_control(x, MUX_CONTROL_CANCEL, 0, 0, 0, 0);
 	else if (x->timeout_ms && !x->overdue_ms)
-		x->overdue_ms = clock_mono_ms() + x->timeout_ms + LIMIT_CANCEL_WAIT_MS;
+		exec_due(x, x->timeout_ms);
 	stdin_pump(x);
 	control_pump(x);
 	exec_arm(x);

@@ -270,6 +270,10 @@ void job_task(struct worker *w, struct task *take_t)
 	case TASK_OVERGROWN:
 		end_it(w, &sandbox, "its writable root grew past resources.disk_mib");
 		break;
+	case TASK_STARVED:
+		if (!rescue_starved(w, &sandbox, take_t->inside, take_t->given_up))
+			end_it(w, &sandbox, "its process 1 could not end all processes of a command when it had to");
+		break;
 	case TASK_STUCK:
 		end_it(w, &sandbox, "its process 1 did not end a command when it had to");
 		break;

@@ -82,6 +82,7 @@ static bool adopt(struct worker *w, const struct sandbox *x, pid_t pid)
 	auto_secret_values secrets = SECRET_VALUES_INIT;
 	char io_dir[4096];
 
+	rescue_thaw(w, sandbox);
 	/* Their files are memory of the sandbox and still there. */
 	bool fetched = secrets_fetch(w, x, &secrets, &err) == 0;
 	if (!fetched && (err.code == ERR_UNAVAILABLE || err.code == ERR_TIMEOUT))

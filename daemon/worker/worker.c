@@ -281,15 +281,6 @@ static void on_exited(void *ctx, const struct id *sandbox)
 	worker_post(ctx, t);
 }
 
-static void on_stuck(void *ctx, const struct id *sandbox)
-{
-	struct task *t = xcalloc(1, sizeof(*t));
-
-	t->kind = TASK_STUCK;
-	t->sandbox = *sandbox;
-	worker_post(ctx, t);
-}
-
 /* --- the engine --- */
 
 static bool try_workspaces(struct worker *w, struct workspace_mount *m, bool *ret_full, char *why, size_t n)
@@ -537,7 +528,7 @@ static int start_threads(struct worker *w, struct error *err)
 	pthread_mutex_unlock(&w->lock);
 	w->o.up->ops->on_work(w->o.up, &w->node, on_work, w);
 	w->o.up->ops->on_connect(w->o.up, offline_over, w);
-	execs_on_stuck(w->o.execs, on_stuck, w);
+	rescue_start(w);
 	egress_on_denied(w->o.egress, network_denied, w);
 	worker_spawn(w);
 	return 0;
@@ -582,7 +573,7 @@ void worker_stop(struct worker *w)
 {
 	w->o.up->ops->on_work(w->o.up, &w->node, NULL, NULL);
 	w->o.up->ops->on_connect(w->o.up, NULL, NULL);
-	execs_on_stuck(w->o.execs, NULL, NULL);
+	rescue_stop(w);
 	egress_on_denied(w->o.egress, NULL, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;

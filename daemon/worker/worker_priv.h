@@ -21,8 +21,10 @@ struct settings {
 /* Something a job thread is to do that is no lease. */
 struct task {
 	struct task *next;
-	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE, TASK_EXPIRED, TASK_DENIED } kind;
+	enum { TASK_EXITED, TASK_OVERGROWN, TASK_STARVED, TASK_STUCK, TASK_STALE, TASK_RETRY_DELETE, TASK_COMPLETE, TASK_DEADLINE, TASK_EXPIRED, TASK_DENIED } kind;
 	struct id sandbox;
+	pid_t inside;           /* STARVED */
+	bool given_up;          /* STARVED */
 	char *why;              /* STALE */
 	struct lease lease;     /* RETRY_DELETE */
 	char *detail;           /* DENIED */
@@ -103,6 +105,14 @@ void job_complete(struct worker *w, const struct lease *l, const char *digest, c
 
 /* create.c: makes a sandbox, or has one that waited become it, and reports. */
 void job_create(struct worker *w, struct lease *l);
+
+/* rescue.c: while it is started, late commands end: TASK_STARVED, then TASK_STUCK. */
+void rescue_start(struct worker *w);
+void rescue_stop(struct worker *w);
+/* Ends, from outside, what descends from this process of the sandbox, as numbered there. False: nobody can, and process 1 has given up. */
+bool rescue_starved(struct worker *w, const struct id *sandbox, pid_t inside, bool given_up);
+/* For a sandbox that is taken over: a daemon that was killed at the wrong moment left its processes standing. */
+void rescue_thaw(struct worker *w, const struct id *sandbox);
 
 /*
  * growth.c: writable roots. Few engines bound them, so the daemon looks every few seconds and ends a sandbox whose root

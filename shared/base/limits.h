@@ -65,6 +65,7 @@
 	LIMIT(LINK_WAIT_MS, 10 * 1000, "milliseconds", "time a command waits for sandbox-init to dial again before it counts as lost, and a copy, forward or process list before it is refused") \
 	LIMIT(RECOVER_WAIT_MS, 30 * 1000, "milliseconds", "the same after a restart of the daemon, which first asks the runtime what runs") \
 	LIMIT(CANCEL_WAIT_MS, 15 * 1000, "milliseconds", "time sandbox-init has to end a command it was told to end, TERM and KILL included") \
+	LIMIT(RESCUE_WAIT_MS, 4 * 1000, "milliseconds", "time after which the worker itself ends the processes of such a command, where it sees them, if sandbox-init has not; init then gets the time above anew to report it") \
 	LIMIT(SPOOL_DISK_MAX, 1024 * 1024 * 1024, "bytes", "disk that the output of ended commands may take; the oldest goes first") \
 	LIMIT(EVENT_STREAMS_MAX, 256, "streams", "open streams of events of one daemon") \
 	LIMIT(FORWARDS_MAX, 64, "ports", "ports of one `sandbox forward`") \

@@ -74,7 +74,7 @@ crowded_life() {
 }
 
 @test "a process 1 that is stopped from outside: the command is lost, the sandbox is ended" {
-	until_ok 30 grep -q lost "$SBX_DIR/lost"
+	until_ok 60 grep -q lost "$SBX_DIR/lost"
 	grep -q "did not end the command" "$SBX_DIR/lost"
 	until_ok 10 sh -c "! docker ps -aq --filter label=io.sandbox.id=$STOPPED | grep -q ."
 	sandbox list --all | grep -q failed

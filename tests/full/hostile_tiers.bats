@@ -45,6 +45,33 @@ great_bomb() {
 	on_each_tier great_bomb
 }
 
+answers_or_failed() {
+	[ "$(state_of "$1")" = failed ] || [ "$(timeout 20 sandbox exec "$1" -- echo still)" = still ]
+}
+
+# Thousands of processes on half a core, for one command that has a time limit. It is kept, and the sandbox goes on; or, where nobody
+# can part the command from its sandbox, both end, and the record says so. Never a status that nobody saw.
+storm() {
+	local box ended said
+	box=$(hostile_box --tier "$1" --pids 4000 --cpu-millis 500 --memory-mib 1024)
+	run timeout 120 sandbox exec --timeout 3s "$box" -- /workspace/trials bomb
+	ended=$status said=$output
+	echo "$said"
+	unharmed "$1"
+	if [ "$1" = container ]; then
+		[ "$ended" -eq 124 ]
+		run -0 timeout 60 sandbox exec "$box" -- echo still
+	else
+		[ "$ended" -eq 124 ] || [[ "$ended $said" == "125 "*lost* ]]
+		until_ok 60 answers_or_failed "$box"
+	fi
+	drop "$box"
+}
+
+@test "four thousand processes on half a core end with their time limit, or with their sandbox" {
+	on_each_tier storm
+}
+
 # Ten commands that write without end, and nobody reads.
 spout() {
 	local box i

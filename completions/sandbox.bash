@@ -69,6 +69,7 @@ _sandbox_options() {
 	'image list') echo ' --node' ;;
 	'image pull') echo ' --node' ;;
 	'image import') echo ' --node' ;;
+	'image push') echo ' --all -a --from' ;;
 	'image remove') echo ' --node' ;;
 	'image login') echo ' --username -u --password-stdin' ;;
 	'image logout') echo '' ;;
@@ -229,6 +230,7 @@ _sandbox_value() {
 	'image list --node') echo ':none' ;;
 	'image pull --node') echo ':none' ;;
 	'image import --node') echo ':none' ;;
+	'image push --from') echo ':none' ;;
 	'image remove --node') echo ':none' ;;
 	'image login --username' | 'image login -u') echo ':none' ;;
 	'token create --role') echo 'viewer operator admin' ;;
@@ -355,6 +357,7 @@ _sandbox_what() {
 	'image list') echo '' ;;
 	'image pull') echo 'none' ;;
 	'image import') echo 'file image' ;;
+	'image push') echo 'image node*' ;;
 	'image remove') echo 'image*' ;;
 	'image login') echo 'none' ;;
 	'image logout') echo 'none*' ;;
@@ -412,7 +415,7 @@ _sandbox_subs() {
 	'context' | 'ctx') echo 'list show create use rename delete' ;;
 	'config') echo 'list set unset set-server' ;;
 	'auth') echo 'status' ;;
-	'image') echo 'list pull import remove login logout logins' ;;
+	'image') echo 'list pull import push remove login logout logins' ;;
 	'pool') echo 'list' ;;
 	'secret') echo 'set list delete' ;;
 	'token') echo 'create list revoke' ;;

@@ -1,4 +1,4 @@
-/* sandbox image: list, pull, import, remove. */
+/* sandbox image: list, pull, import, remove. The others are in files of their own. */
 #include "cli/command.h"
 
 #include "cli/image.h"
@@ -124,7 +124,7 @@ static int interrupted(struct cli *cli, struct error *err)
 	return 128 + interrupt_signal();
 }
 
-static int transfer(struct cli *cli, const struct line_call *request, struct error *err)
+int image_transfer(struct cli *cli, const struct line_call *request, struct error *err)
 {
 	struct transfer t = { .cli = cli };
 	struct line_call c = *request;
@@ -166,7 +166,7 @@ static int run_pull(struct cli *cli, void *opaque, struct error *err)
 	json_add_str(body, "image", o->image);
 	auto_free char *target = on_node(xstrdup("/v1/images/pull"), o->node);
 	struct line_call c = { .method = "POST", .target = target, .body = body, .body_fd = -1 };
-	return transfer(cli, &c, err);
+	return image_transfer(cli, &c, err);
 }
 
 static const struct verb image_pull = {
@@ -219,7 +219,7 @@ static int run_import(struct cli *cli, void *opaque, struct error *err)
 		return -1;
 	auto_free char *target = on_node(session_path("/v1/images/import?name=%s", o->name), o->node);
 	struct line_call c = { .method = "POST", .target = target, .body_fd = fd };
-	return transfer(cli, &c, err);
+	return image_transfer(cli, &c, err);
 }
 
 static const struct verb image_import = {
@@ -278,12 +278,13 @@ static const struct verb image_remove = {
 	.run = run_remove,
 };
 
-static const struct verb *const subverbs[] = { &image_list, &image_pull, &image_import, &image_remove, &verb_image_login, &verb_image_logout,
+static const struct verb *const subverbs[] = { &image_list, &image_pull, &image_import, &verb_image_push, &image_remove, &verb_image_login, &verb_image_logout,
 						&verb_image_logins, NULL };
 
 static const struct example examples[] = {
 	{ "sandbox image pull alpine:3.20", "from a registry that policy allows" },
 	{ "tar -C rootfs -cf - . | sandbox image import - mine:1", "from a directory, without a registry" },
+	{ "sandbox image push mine:1 --all", "from the worker that has it to the others" },
 	{ "sandbox image login ghcr.io -u me --password-stdin <token", "for private images; the server keeps it, sealed" },
 	{ NULL, NULL },
 };
@@ -291,9 +292,9 @@ static const struct example examples[] = {
 const struct verb verb_image = {
 	.name = "image",
 	.group = GROUP_SYSTEM,
-	.summary = "list, pull, import and remove images",
-	.manual = "A sandbox whose image is not present pulls it when it is created, from the registries the server's policy allows. Importing and "
-		  "removing need admin rights, since all tenants share image names.\n"
+	.summary = "list, pull, import, push and remove images",
+	.manual = "A sandbox whose image is not present pulls it when it is created, from the registries the server's policy allows. Importing, "
+		  "pushing and removing need admin rights, since all tenants share image names.\n"
 		  "\n"
 		  "A login to a registry belongs to a tenant and is kept on the server, sealed as secrets are; workers get it for a pull alone. An image "
 		  "that was pulled with a login is private: also where a worker has it already, another tenant may use it only when its registry says so.",

@@ -1,6 +1,7 @@
 /* Handlers: images. Everything here asks the runtime, so it runs on threads of its own. */
 #include "daemon/api/handlers.h"
 
+#include "daemon/api/image_json.h"
 #include "daemon/api/server.h"
 #include "daemon/api/stream.h"
 #include "daemon/api/upload.h"
@@ -19,13 +20,14 @@ static struct node_port *node_of(struct request *r, struct error *err)
 	return node_ports_named(r->api->o.nodes, target_query(&r->target, "node"), err);
 }
 
-static cJSON *image_json(const struct image_info *i)
+cJSON *image_json(const struct image_info *i)
 {
 	cJSON *j = cJSON_CreateObject();
 	json_add_str(j, "name", i->name);
 	json_add_str(j, "digest", i->digest);
 	json_add_i64(j, "size_bytes", i->size_bytes);
 	json_add_time(j, "created_at", i->created_us);
+	json_add_bool(j, "private", i->private);
 	return j;
 }
 

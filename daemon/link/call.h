@@ -68,16 +68,18 @@ struct call_service {
 	void *ctx;
 	struct call_pool *pool;
 	struct mailbox *mail;
-	const char *file_dir; /* where large bodies of file_method are kept meanwhile */
-	const char *file_method; /* NULL: none */
+	const char *file_dir; /* where large bodies of file_methods are kept meanwhile */
+	const char *const *file_methods; /* NULL-ended; NULL: none */
 };
 /* Loop thread: takes an OPEN of kind CALL. */
 void call_take(const struct call_service *s, struct mux *m, uint32_t stream, const struct tlv *fields);
 const char *call_method(const struct call_in *c);
 const char *call_argument(const struct call_in *c); /* NULL: none */
 const struct buf *call_body(const struct call_in *c);
-int call_file(const struct call_in *c); /* of file_method: the body, at its beginning; the call's */
-/* Sends a piece of the answer ahead of its end. False: nobody waits any more. */
+int call_file(const struct call_in *c); /* of file_methods: the body, at its beginning; the call's */
+/* Sends a piece of the answer ahead of its end; dropped when the other side does not keep up. False: nobody waits any more. */
 bool call_send(struct call_in *c, const void *p, size_t n);
+/* The same of a piece that matters: waits until the other side has room for it. */
+bool call_send_all(struct call_in *c, const void *p, size_t n);
 
 #endif

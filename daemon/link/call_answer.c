@@ -223,7 +223,21 @@ static void do_pump_some(void *arg)
 	pthread_mutex_lock(&c->lock);
 	if (c->stream.m && c->out.len > 0)
 		buf_consume(&c->out, mux_send(c->stream.m, c->stream.id, 0, c->out.data, c->out.len));
+	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
+}
+
+bool call_send_all(struct call_in *c, const void *p, size_t n)
+{
+	pthread_mutex_lock(&c->lock);
+	while (!c->gone && c->out.len >= AHEAD_MAX)
+		pthread_cond_wait(&c->changed, &c->lock);
+	bool wanted = !c->gone;
+	if (wanted)
+		buf_add(&c->out, p, n);
+	pthread_mutex_unlock(&c->lock);
+	mailbox_post(c->s.mail, do_pump_some, c);
+	return wanted;
 }
 
 bool call_send(struct call_in *c, const void *p, size_t n)
@@ -300,6 +314,7 @@ static void gone(struct call_in *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->gone = true;
+	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	if (!c->asked)
 		call_free(c);
@@ -338,6 +353,14 @@ static const struct stream_ops ops = {
 	.writable = on_writable,
 };
 
+static bool takes_file(const struct call_service *s, const char *method)
+{
+	for (const char *const *m = s->file_methods; m && *m; m++)
+		if (strcmp(*m, method) == 0)
+			return true;
+	return false;
+}
+
 void call_take(const struct call_service *s, struct mux *m, uint32_t stream, const struct tlv *fields)
 {
 	struct call_in *c = xcalloc(1, sizeof(*c));
@@ -353,7 +376,7 @@ void call_take(const struct call_service *s, struct mux *m, uint32_t stream, con
 		refuse(c, ERR_INVALID, "a call without a method");
 		return;
 	}
-	if (s->file_method && strcmp(c->method, s->file_method) == 0) {
+	if (takes_file(s, c->method)) {
 		c->fd = open(s->file_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 		if (c->fd < 0) {
 			refuse(c, ERR_SYSTEM, "there is no place for the body in the state directory");

@@ -31,12 +31,14 @@ struct asking {
 	call_answered fn; /* of a call without a waiting thread */
 	void *ctx;
 	bool eof_sent;
+	bool handed_on;  /* the answer goes to somebody as it comes: credit is given back when he has taken it */
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	struct buf out, in;
 	bool out_end, ended, unwanted;
 	int64_t moved_ms; /* when bytes last moved */
 	struct error err;
+	uint64_t got, taken; /* offsets of the answer, when it is handed on */
 	unsigned refs;
 };
 
@@ -150,9 +152,11 @@ static void on_data(struct stream *s, unsigned channel, uint64_t offset, const v
 	buf_add(&a->in, p, n);
 	bool over = a->in.overflow, unwanted = a->unwanted;
 	a->moved_ms = clock_mono_ms();
+	a->got = offset + n;
 	pthread_cond_broadcast(&a->changed);
 	pthread_mutex_unlock(&a->lock);
-	mux_consumed(s->m, s->id, channel, offset + n);
+	if (!a->handed_on)
+		mux_consumed(s->m, s->id, channel, offset + n);
 	if (!over && !unwanted)
 		return;
 	stream_close(s, NULL);
@@ -307,15 +311,30 @@ static int feed(struct asking *a, const struct call_out *q, struct error *err)
 	return n > 0 && !over;
 }
 
+static void do_taken(void *arg)
+{
+	struct asking *a = arg;
+	pthread_mutex_lock(&a->lock);
+	uint64_t taken = a->taken;
+	pthread_mutex_unlock(&a->lock);
+	if (a->stream.m)
+		mux_consumed(a->stream.m, a->stream.id, 0, taken);
+	unref(a);
+}
+
 static void hand_on(struct asking *a, const struct call_out *q)
 {
+	uint64_t upto = a->got;
 	struct buf piece = a->in;
 	a->in = (struct buf)BUF_INIT_MAX(LIMIT_LINK_BODY_MAX);
 	pthread_mutex_unlock(&a->lock);
 	bool wanted = q->on_data(q->ctx, piece.data, piece.len);
 	buf_done(&piece);
 	pthread_mutex_lock(&a->lock);
+	a->taken = upto;
+	a->refs++;
 	a->unwanted |= !wanted;
+	mailbox_post(a->link->mail, do_taken, a);
 }
 
 /* 0, or -1 when it was silent for too long. */
@@ -341,6 +360,7 @@ int call_ask(struct caller_link *l, const struct call_out *q, struct buf *ret, s
 {
 	struct asking *a = asking_new(l, q->method, 2);
 	a->argument = xstrdup0(q->argument);
+	a->handed_on = q->on_data != NULL;
 	int rc = 1;
 	if (!q->from_fd) {
 		buf_add(&a->out, q->body, q->n);

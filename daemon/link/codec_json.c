@@ -291,6 +291,7 @@ cJSON *images_to_json(const struct image_list *l)
 		json_add_str(one, "digest", l->items[i].digest);
 		json_add_i64(one, "size_bytes", l->items[i].size_bytes);
 		json_add_i64(one, "created_us", l->items[i].created_us);
+		json_add_bool(one, "private", l->items[i].private);
 		cJSON_AddItemToArray(rows, one);
 	}
 	return j;
@@ -303,6 +304,7 @@ static void take_image(struct json_reader *r, struct image_list *l)
 	json_get_str(r, "digest", JSON_REQUIRED, TEXT_MAX, &i.digest);
 	json_get_i64(r, "size_bytes", JSON_REQUIRED, 0, INT64_MAX, &i.size_bytes);
 	json_get_i64(r, "created_us", JSON_REQUIRED, 0, INT64_MAX, &i.created_us);
+	json_get_bool(r, "private", JSON_OPTIONAL, &i.private);
 	l->items = xrealloc(l->items, l->len + 1, sizeof(*l->items));
 	l->items[l->len++] = i;
 }

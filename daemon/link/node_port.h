@@ -62,6 +62,10 @@ struct node_ops {
 	int (*image_remove)(struct node_port *n, const char *name, struct error *err);
 	/* ret: the one image. */
 	int (*image_pull)(struct node_port *n, const struct image_pull *p, struct image_list *ret, struct error *err);
+	/* As worker_image_save, _mark, _load. */
+	int (*image_save)(struct node_port *n, const char *name, image_sink sink, void *ctx, struct error *err);
+	int (*image_mark)(struct node_port *n, const char *name, struct error *err);
+	int (*image_load)(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err);
 	int (*image_import)(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err);
 };
 

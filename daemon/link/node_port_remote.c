@@ -322,6 +322,26 @@ static int image_pull(struct node_port *n, const struct image_pull *p, struct im
 	return rc;
 }
 
+static int image_save(struct node_port *p, const char *name, image_sink sink, void *ctx, struct error *err)
+{
+	auto_json *j = named(name);
+	auto_free char *text = json_print(j);
+	struct call_out q = { .method = "image_save", .body = text, .n = strlen(text), .timeout_ms = SLOW_MS, .on_data = sink, .ctx = ctx };
+	return call_ask(of(p)->calls, &q, NULL, err);
+}
+
+static int image_mark(struct node_port *p, const char *name, struct error *err)
+{
+	return ask(p, "image_mark", named(name), SLOW_MS, NULL, err);
+}
+
+static int image_load(struct node_port *p, const char *name, int fd, struct image_list *ret, struct error *err)
+{
+	auto_buf answer = BUF_INIT;
+	struct call_out q = { .method = "image_load", .argument = name, .from_fd = true, .body_fd = fd, .timeout_ms = SLOW_MS };
+	return call_ask(of(p)->calls, &q, &answer, err) == 0 ? take_images(&answer, ret, err) : -1;
+}
+
 static int image_import(struct node_port *p, const char *name, int fd, struct image_list *ret, struct error *err)
 {
 	auto_buf answer = BUF_INIT;
@@ -344,5 +364,8 @@ const struct node_ops remote_node_ops = {
 	.image_list = image_list,
 	.image_remove = image_remove,
 	.image_pull = image_pull,
+	.image_save = image_save,
+	.image_mark = image_mark,
+	.image_load = image_load,
 	.image_import = image_import,
 };

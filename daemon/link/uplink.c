@@ -63,8 +63,9 @@ static void hold(void *ctx)
 static void on_opened(void *ctx, struct muxconn *conn, uint32_t stream, const struct tlv *fields)
 {
 	struct uplink *u = ctx;
+	static const char *const with_files[] = { "image_import", "image_load", NULL };
 	struct call_service service = { .handle = uplink_answer, .hold = hold, .release = hold, .ctx = u, .pool = u->pool, .mail = u->o.mail,
-					.file_dir = u->o.config->state_dir, .file_method = "image_import" };
+					.file_dir = u->o.config->state_dir, .file_methods = with_files };
 	if (tlv_u64(fields, MUX_F_KIND, 0) == MUX_KIND_CALL)
 		call_take(&service, muxconn_mux(conn), stream, fields);
 	else

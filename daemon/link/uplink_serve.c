@@ -206,6 +206,33 @@ static int image_pull(const struct asked *a, struct error *err)
 	return 0;
 }
 
+static bool on_piece(void *ctx, const void *p, size_t n)
+{
+	const struct asked *a = ctx;
+	return call_send_all(a->call, p, n);
+}
+
+static int image_save(const struct asked *a, struct error *err)
+{
+	auto_free char *name = NULL;
+	return get_name(a, &name, err) == 0 ? a->own->ops->image_save(a->own, name, on_piece, (void *)(uintptr_t)a, err) : -1;
+}
+
+static int image_mark(const struct asked *a, struct error *err)
+{
+	auto_free char *name = NULL;
+	return get_name(a, &name, err) == 0 ? a->own->ops->image_mark(a->own, name, err) : -1;
+}
+
+static int image_load(const struct asked *a, struct error *err)
+{
+	const char *name = call_argument(a->call);
+	struct image_list l;
+	if (!name || strlen(name) > LIMIT_IMAGE_NAME_MAX)
+		return error_set(err, ERR_INVALID, "an archive without the image's name");
+	return a->own->ops->image_load(a->own, name, call_file(a->call), &l, err) == 0 ? answer_images(a, &l) : -1;
+}
+
 static int image_import(const struct asked *a, struct error *err)
 {
 	const char *name = call_argument(a->call);
@@ -232,6 +259,9 @@ static const struct {
 	{ "images", false, images },
 	{ "image_remove", true, image_remove },
 	{ "image_pull", true, image_pull },
+	{ "image_save", true, image_save },
+	{ "image_mark", true, image_mark },
+	{ "image_load", false, image_load },
 	{ "image_import", false, image_import },
 };
 

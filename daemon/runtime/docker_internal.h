@@ -57,6 +57,9 @@ int docker_image_allowed(struct runtime *rt, const char *image, bool present, st
 void docker_set_registries(struct runtime *rt, const char *allowed);
 int docker_image_list(struct runtime *rt, struct image_list *ret, struct error *err);
 int docker_image_remove(struct runtime *rt, const char *image, struct error *err);
+/* docker_archive.c */
+int docker_image_save(struct runtime *rt, const char *image, image_sink sink, void *ctx, struct error *err);
+int docker_image_load(struct runtime *rt, int fd, struct error *err);
 /* docker_pull.c: what streams */
 int docker_image_pull(struct runtime *rt, const struct image_pull *p, struct error *err);
 int docker_image_verify(struct runtime *rt, const char *image, const struct secret *login, struct error *err);

@@ -99,6 +99,16 @@ static int image_import(struct runtime *rt, int fd, const char *name, const stru
 	return paired_of(rt)->engine->ops->image_import(paired_of(rt)->engine, fd, name, config, err);
 }
 
+static int image_save(struct runtime *rt, const char *image, image_sink sink, void *ctx, struct error *err)
+{
+	return paired_of(rt)->engine->ops->image_save(paired_of(rt)->engine, image, sink, ctx, err);
+}
+
+static int image_load(struct runtime *rt, int fd, struct error *err)
+{
+	return paired_of(rt)->engine->ops->image_load(paired_of(rt)->engine, fd, err);
+}
+
 static int image_remove(struct runtime *rt, const char *image, struct error *err)
 {
 	return paired_of(rt)->engine->ops->image_remove(paired_of(rt)->engine, image, err);
@@ -216,6 +226,8 @@ static const struct runtime_ops paired_ops = {
 	.image_verify = image_verify,
 	.image_list = image_list,
 	.image_import = image_import,
+	.image_save = image_save,
+	.image_load = image_load,
 	.image_remove = image_remove,
 	.create = create,
 	.start = start,

@@ -34,6 +34,7 @@ struct image_info {
 	char *digest;
 	int64_t size_bytes;
 	int64_t created_us;
+	bool private;      /* a login was needed for it: see daemon/worker/rights.h */
 };
 struct image_list {
 	struct image_info *items;
@@ -103,6 +104,9 @@ void owned_list_done(struct owned_list *l);
  * about once a second, while nothing moves. False stops the pull (ERR_CONFLICT "stopped"). */
 typedef bool (*runtime_progress)(void *ctx, const char *text, int percent);
 
+/* Gets an archive piece by piece. False: not wanted any more. */
+typedef bool (*image_sink)(void *ctx, const void *p, size_t n);
+
 struct image_pull {
 	const char *image;
 	const struct secret *login; /* user and password with a zero byte between them; NULL or empty: none */
@@ -157,6 +161,9 @@ struct runtime_ops {
 	int (*image_list)(struct runtime *rt, struct image_list *ret, struct error *err);
 	/* A tar of a root file system from fd, stored as name with the given config (may be NULL; its digest is ignored). */
 	int (*image_import)(struct runtime *rt, int fd, const char *name, const struct image_config *config, struct error *err);
+	/* The image, a name with its tag, as an archive; and what such an archive holds. NULL: it cannot. */
+	int (*image_save)(struct runtime *rt, const char *image, image_sink sink, void *ctx, struct error *err);
+	int (*image_load)(struct runtime *rt, int fd, struct error *err);
 	int (*image_remove)(struct runtime *rt, const char *image, struct error *err);
 	/* Creates (not started); reads back what the engine really set; a warning or a difference fails and removes. */
 	int (*create)(struct runtime *rt, const struct runtime_create *req, struct error *err);

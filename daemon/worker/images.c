@@ -8,7 +8,11 @@
 
 int worker_images(struct worker *w, struct image_list *ret, struct error *err)
 {
-	return w->o.runtime->ops->image_list(w->o.runtime, ret, err);
+	if (w->o.runtime->ops->image_list(w->o.runtime, ret, err) != 0)
+		return -1;
+	for (size_t i = 0; i < ret->len; i++)
+		ret->items[i].private = rights_private(w->rights, ret->items[i].name);
+	return 0;
 }
 
 int worker_image_remove(struct worker *w, const char *name, struct error *err)
@@ -108,6 +112,27 @@ int image_may_use(struct worker *w, const struct sandbox *s, const struct strv *
 int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err)
 {
 	if (w->o.runtime->ops->image_import(w->o.runtime, fd, name, NULL, err) != 0)
+		return -1;
+	return describe(w, name, ret, err);
+}
+
+int worker_image_save(struct worker *w, const char *name, image_sink sink, void *ctx, struct error *err)
+{
+	if (!w->o.runtime->ops->image_save)
+		return error_set(err, ERR_UNAVAILABLE, "this worker's runtime keeps no images");
+	return w->o.runtime->ops->image_save(w->o.runtime, name, sink, ctx, err);
+}
+
+int worker_image_mark(struct worker *w, const char *name, struct error *err)
+{
+	return rights_mark(w->rights, name, err);
+}
+
+int worker_image_load(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err)
+{
+	if (!w->o.runtime->ops->image_load)
+		return error_set(err, ERR_UNAVAILABLE, "this worker's runtime keeps no images");
+	if (w->o.runtime->ops->image_load(w->o.runtime, fd, err) != 0)
 		return -1;
 	return describe(w, name, ret, err);
 }

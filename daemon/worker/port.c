@@ -90,6 +90,21 @@ static int image_pull(struct node_port *n, const struct image_pull *p, struct im
 	return worker_image_pull(of(n)->w, p, ret, err);
 }
 
+static int image_save(struct node_port *n, const char *name, image_sink sink, void *ctx, struct error *err)
+{
+	return worker_image_save(of(n)->w, name, sink, ctx, err);
+}
+
+static int image_mark(struct node_port *n, const char *name, struct error *err)
+{
+	return worker_image_mark(of(n)->w, name, err);
+}
+
+static int image_load(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err)
+{
+	return worker_image_load(of(n)->w, name, fd, ret, err);
+}
+
 static int image_import(struct node_port *n, const char *name, int fd, struct image_list *ret, struct error *err)
 {
 	return worker_image_import(of(n)->w, name, fd, ret, err);
@@ -111,6 +126,9 @@ static const struct node_ops ops = {
 	.image_list = image_list,
 	.image_remove = image_remove,
 	.image_pull = image_pull,
+	.image_save = image_save,
+	.image_mark = image_mark,
+	.image_load = image_load,
 	.image_import = image_import,
 };
 

@@ -89,6 +89,14 @@ static int save(struct rights *r, struct error *err)
 	return io_write_file_atomic(r->path, buf_str(&text), text.len, 0600, true, err);
 }
 
+bool rights_private(struct rights *r, const char *image)
+{
+	pthread_mutex_lock(&r->lock);
+	bool yes = is_private(r, image);
+	pthread_mutex_unlock(&r->lock);
+	return yes;
+}
+
 int rights_mark(struct rights *r, const char *image, struct error *err)
 {
 	struct image_ref ref;

@@ -19,6 +19,7 @@ void rights_free(struct rights *r);
 
 /* The repository of this image (a reference, no id) is private from now on; on disk when this returns. */
 int rights_mark(struct rights *r, const char *image, struct error *err);
+bool rights_private(struct rights *r, const char *image);
 /* What its registry is to be asked about before somebody uses an image that is here, of these names: a reference to free, or NULL: it is
  * everybody's. ERR_FORBIDDEN: it was asked for by its id, and nothing tells whose it is. */
 int rights_question(struct rights *r, const char *image, const struct strv *names, char **ret, struct error *err);

@@ -65,6 +65,10 @@ int worker_images(struct worker *w, struct image_list *ret, struct error *err);
 int worker_image_allowed(struct worker *w, const char *name, struct error *err); /* does not block */
 int worker_image_remove(struct worker *w, const char *name, struct error *err);
 int worker_image_pull(struct worker *w, const struct image_pull *p, struct image_list *ret, struct error *err);
+/* For carrying an image from one worker to another. mark: it is private there too, from before it is there. */
+int worker_image_save(struct worker *w, const char *name, image_sink sink, void *ctx, struct error *err);
+int worker_image_mark(struct worker *w, const char *name, struct error *err);
+int worker_image_load(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err);
 int worker_image_import(struct worker *w, const char *name, int fd, struct image_list *ret, struct error *err);
 /* A sandbox's deadline has moved: its process 1 is told, so that it ends in time without a daemon too. */
 void worker_deadline_moved(struct worker *w, const struct id *sandbox);

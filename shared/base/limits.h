@@ -80,6 +80,7 @@
 	LIMIT(SECRET_BYTES_MAX, 64 * 1024, "bytes", "one secret: it has to fit an environment string") \
 	LIMIT(SECRETS_PER_TENANT, 1000, "secrets", "secrets of one tenant") \
 	LIMIT(SECRETS_PER_SANDBOX, 32, "secrets", "secrets one sandbox may use") \
+	LIMIT(PUSH_NODES_MAX, 1024, "nodes", "nodes that one push of an image names") \
 	LIMIT(REGISTRIES_PER_TENANT, 64, "registries", "image registries one tenant has a login for") \
 	LIMIT(REGISTRY_PASSWORD_MAX, 16 * 1024, "bytes", "the password or token of a login to an image registry: it travels in a header") \
 	LIMIT(EGRESS_CONNECTIONS, 256, "connections", "connections that leave one sandbox at a time") \

@@ -30,10 +30,11 @@ teardown_file() {
 	sbx_stop
 }
 
+# edge_start [VARIABLE=VALUE…]
 edge_start() {
 	rm -f "$SBX_DIR/edge.ready"
 	mkfifo "$SBX_DIR/edge.ready"
-	setpriv --reuid=nobody --regid=nogroup --clear-groups --no-new-privs --bounding-set=-all env HOME=/nonexistent "$SBX_DIR/edged" --config "$SBX_DIR/edge.conf" --set daemon.role=edge \
+	setpriv --reuid=nobody --regid=nogroup --clear-groups --no-new-privs --bounding-set=-all env HOME=/nonexistent "$@" "$SBX_DIR/edged" --config "$SBX_DIR/edge.conf" --set daemon.role=edge \
 		--set "edge.listen=127.0.0.1:$EDGE" --set "edge.link=$SBX_DIR/edge.sock" --ready-fd 9 9<>"$SBX_DIR/edge.ready" >>"$SBX_DIR/edge.log" 2>&1 </dev/null 3>&- 4>&- &
 	echo $! >"$SBX_DIR/edge.pid"
 }
@@ -153,6 +154,29 @@ PY
 	[ "$rc" -ne 0 ]
 	until_ok 60 answers one 2>/dev/null
 	[ "$(status_of stuck)" = 404 ]
+}
+
+@test "a visitor's cookie ends after twelve hours, by the edge's own clock" {
+	local token cookie faketime
+	faketime=$(find /usr/lib -name libfaketime.so.1 | head -n 1)
+	[ -n "$faketime" ] || skip "no libfaketime"
+	token=$(sandbox tunnel create one --port 8080 --subdomain timed --auth token --json | jq -r .secret)
+	visit timed "/?sandbox_token=$token" -D "$SBX_DIR/head" -o /dev/null
+	cookie=$(sed -n 's/^[Ss]et-[Cc]ookie: \([^;]*\);.*/\1/p' "$SBX_DIR/head")
+	[ "$(visit timed / -H "Cookie: $cookie")" = one ]
+	local ahead want
+	for ahead in 11 13; do
+		edge_end TERM
+		edge_start "LD_PRELOAD=$faketime" "FAKETIME=+${ahead}h" FAKETIME_DONT_FAKE_MONOTONIC=1
+		until_ok 60 answers one 2>/dev/null
+		want=$([ "$ahead" = 11 ] && echo 200 || echo 401)
+		[ "$(visit timed / -o /dev/null -w '%{http_code}' -H "Cookie: $cookie")" = "$want" ]
+		[ "$(visit timed / -H "Authorization: Bearer $token")" = one ]
+	done
+	edge_end TERM
+	edge_start
+	until_ok 60 answers one 2>/dev/null
+	sandbox tunnel delete one timed >/dev/null
 }
 
 @test "a killed edge: exactly the active tunnels answer" {

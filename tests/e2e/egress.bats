@@ -161,6 +161,9 @@ says() {
 	run -2 timeout 20 sandbox network check "$BOX" 'a b'
 	run -0 timeout 20 sandbox network rules "$BOX"
 	[[ "$output" == *"(none matched)"* ]]
+	# How often each rule decided: curl's requests above at least.
+	sandbox network rules --json "$BOX" | jq -e '([.rules[] | select(.rule == "ok.test:*") | .allowed] | add) >= 2 and
+		([.rules[] | select(.rule == "!bad.deep.test:*") | .denied] | add) >= 1 and ([.rules[] | select(.rule == "!forbidden.test:*") | .denied] | add) >= 1'
 }
 
 @test "rules change on a running sandbox: what they no longer allow is closed" {

@@ -90,6 +90,39 @@ secrets_there() {
 	until_ok 20 public
 }
 
+@test "killed worker, killed controller: exactly the active tunnels answer, and a deleted sandbox's address is nobody's" {
+	local name=pub
+	public() { [ "$(curl -s -m 10 --resolve "$name.localhost:$EDGE:127.0.0.1" "http://$name.localhost:$EDGE/")" = served ]; }
+	status() { curl -s -m 20 -o /dev/null -w '%{http_code}' --resolve "$1.localhost:$EDGE:127.0.0.1" "http://$1.localhost:$EDGE/" || true; }
+	exactly() {
+		name=pub
+		until_ok 60 public
+		[ "$(status dropped)" = 404 ]
+		[ "$(status lost)" = 404 ]
+		[ "$(status never)" = 404 ]
+	}
+	sandbox tunnel create box --port 8080 --subdomain dropped >/dev/null
+	sbx_create --name brief --expose 8080=lost >/dev/null
+	timeout 20 sandbox exec -d -q brief -- sh -c 'echo served >/workspace/index.html; exec httpd -f -p 127.0.0.1:8080 -h /workspace'
+	name=dropped
+	until_ok 20 public
+	name=lost
+	until_ok 20 public
+	sandbox tunnel delete box dropped >/dev/null
+	fleet_kill w1 KILL
+	# Nobody else answers in its place.
+	until_ok 20 eval '[ "$(status pub)" -ge 502 ] && [ "$(status lost)" -ge 502 ]'
+	fleet_docker
+	name=pub
+	until_ok 60 public
+	sandbox delete brief >/dev/null
+	exactly
+	fleet_kill controller KILL
+	fleet_controller --config "$FLEET/pools.conf" --set "edge.listen=127.0.0.1:$EDGE" --set "egress.rules=*:*" --set "egress.open_addresses=$ORIGIN/32"
+	exactly
+	until_ok 60 node_is w1 up
+}
+
 @test "a pool is kept ready on a worker, and a create takes what is there" {
 	ready() { sandbox pool list --json | jq -e '.[0].ready == 1'; }
 	until_ok 60 ready

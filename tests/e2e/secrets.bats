@@ -68,6 +68,19 @@ sum_of() {
 	[ "$(stat -c %a "$SBX_DIR/state/secret.key")" = 600 ]
 }
 
+locked_kib() {
+	awk '/^VmLck:/ {print $2}' "/proc/$(sbx_pid)/status"
+}
+
+@test "the daemon keeps them in memory that is not swapped, for as long as the sandbox lives" {
+	local before box
+	before=$(locked_kib)
+	box=$(sbx_create --secret API_TOKEN --secret key.pem:/run/secrets/key)
+	[ "$(locked_kib)" -gt "$before" ]
+	sandbox delete "$box" >/dev/null
+	until_ok 20 eval '[ "$(locked_kib)" -le "$before" ]'
+}
+
 @test "after a kill of the daemon they are fetched again; files stay" {
 	sbx_kill KILL
 	sbx_daemon

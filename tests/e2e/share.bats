@@ -65,6 +65,17 @@ visit() {
 	[ "$(visit mine.localhost / -o /dev/null -w '%{http_code}')" = 404 ]
 }
 
+@test "a server on ::1 alone is reached" {
+	local port host
+	port=$(free_port)
+	python3 -m http.server --bind ::1 --directory "$XDG_RUNTIME_DIR" "$port" >/dev/null 2>&1 </dev/null 3>&- &
+	echo $! >"$SBX_DIR/six.server"
+	share six "$port"
+	host=$(sed 's|http://||; s|:.*||' "$SBX_DIR/six.out")
+	until_ok 30 eval '[ "$(visit '"$host"' / -o /dev/null -w "%{http_code}")" = 200 ]'
+	end_share six
+}
+
 @test "the public name is kept where that is asked" {
 	share k "$PORT" --host-header keep
 	local host

@@ -107,6 +107,42 @@ raw() {
 	[[ $stderr == *"'mine' is taken"* ]]
 	sandbox tunnel create two --port 80 --subdomain mine >/dev/null
 	sandbox tunnel delete two mine
+	# Until 30 days after that; then it is anybody's.
+	python3 - "$SBX_DIR/state/store.db" <<'PY'
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], timeout=30)
+(until,), = db.execute("SELECT until_us FROM tunnel_names WHERE label = 'mine'")
+days = (until / 1e6 - time.time()) / 86400
+assert 29.9 < days <= 30, days
+with db:
+    db.execute("UPDATE tunnel_names SET until_us = ? WHERE label = 'mine'", (int(time.time() * 1e6) - 1,))
+PY
+	sandbox --tenant other create -q --image "$IMAGE" --disk-mib 64 --memory-mib 64 --name heir --expose 80=mine >/dev/null
+	sandbox --tenant other delete heir >/dev/null
+}
+
+@test "a sandbox that failed takes its tunnels with it: failed, and nobody's" {
+	local id
+	id=$(sbx_create --name frail --expose 8080=frail)
+	origin frail 8080 frail
+	until_ok 30 answers frail
+	docker kill "sandbox-$id" >/dev/null
+	until_ok 60 eval 'sandbox inspect frail --json | jq -e ".state == \"failed\" and .tunnels[0].state == \"failed\" and (.tunnels[0].failure | length > 0)"'
+	[ "$(status_of frail.localhost)" = 404 ]
+	sandbox delete frail >/dev/null
+}
+
+@test "a server on either loopback or on all addresses is reached" {
+	local at port=8100 name
+	for at in 127.0.0.1 ::1 0.0.0.0 ::; do
+		port=$((port + 1))
+		name=on$port
+		(inside_net two python3 -m http.server --bind "$at" --directory "$XDG_RUNTIME_DIR" "$port") >/dev/null 2>&1 </dev/null 3>&- 4>&- &
+		echo $! >"$SBX_DIR/$name.server"
+		sandbox tunnel create two --port "$port" --subdomain "$name" >/dev/null
+		until_ok 30 eval '[ "$(status_of "$name.localhost" 2>/dev/null)" = 200 ]'
+		sandbox tunnel delete two "$name"
+	done
 }
 
 @test "what a visitor says of itself is replaced; what belongs to a connection stays on it" {
@@ -132,6 +168,7 @@ raw() {
 
 @test "after an upgrade bytes pass untouched, and each end by itself" {
 	raw upgraded one.localhost
+	raw frames one.localhost
 	raw ahead one.localhost
 	raw not_asked one.localhost
 }

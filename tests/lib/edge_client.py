@@ -205,6 +205,31 @@ def upgraded():
     assert not reset and out == blob + b"bye", (len(out), reset)
 
 
+def frames():
+    """What the ends agreed on is theirs: compressed frames of every length form, a fragmented message with a ping inside, closes with a reason."""
+    def frame(first, payload, mask=b"\x01\x02\x03\x04"):
+        n = len(payload)
+        length = bytes([0x80 | n]) if n < 126 else struct.pack(">BH", 0xfe, n) if n < 65536 else struct.pack(">BQ", 0xff, n)
+        return bytes([first]) + length + mask + payload
+
+    for offer in (b"permessage-deflate; client_max_window_bits", b""):
+        s = connect()
+        extension = b"Sec-WebSocket-Extensions: %s\r\n" % offer if offer else b""
+        s.sendall(get(b"/upgrade", extra=b"Connection: Upgrade\r\nUpgrade: echo\r\n" + extension))
+        r = Reader(s)
+        head = r.until(b"\r\n\r\n")
+        assert (b"Sec-WebSocket-Extensions: " + offer in head) == bool(offer), head
+        assert r.take(7) == b"welcome"
+        kinds = [frame(0xc1 if offer else 0x81, os.urandom(n)) for n in (0, 125, 126, 65535, 65536, 1 << 20)]
+        kinds += [frame(0x01, b"one"), frame(0x89, b"ping"), frame(0x00, b"two"), frame(0x80, b"three")]
+        kinds += [frame(0x88, struct.pack(">H", code) + b"why") for code in (1000, 1001, 4000)]
+        for one in kinds:
+            t = threading.Thread(target=s.sendall, args=(one,))
+            t.start()
+            assert r.take(len(one)) == one
+            t.join()
+
+
 def ahead():
     """Bytes sent with the request for an upgrade are not lost, and not taken for a request. No way to HTTP/2."""
     s = connect()

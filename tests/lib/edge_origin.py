@@ -82,8 +82,10 @@ def quiet(c, seconds):
     return True
 
 
-def upgrade(c):
-    c.s.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nwelcome")
+def upgrade(c, headers):
+    extensions = headers.get(b"sec-websocket-extensions")
+    extra = b"Sec-WebSocket-Extensions: %s\r\n" % extensions if extensions else b""
+    c.s.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s\r\nwelcome" % extra)
     if c.buf:
         c.s.sendall(c.buf)
     while True:
@@ -102,7 +104,7 @@ def special(c, path, headers):
     if path.startswith("/quiet/"):
         return quiet(c, float(path[7:]))
     if path == "/upgrade":
-        return upgrade(c)
+        return upgrade(c, headers)
     if path == "/early":
         answer(c, b"early", b"Connection: close\r\n", b"413 Content Too Large")
         time.sleep(0.2)

@@ -331,6 +331,15 @@ static int queue_up(struct cli *cli, const char *key, const cJSON *spec, int64_t
 	return rc == 0 || e.code != ERR_NO_CAPACITY ? rc : error_wrap(err, "waited %s for capacity", duration_format(max_ms, span));
 }
 
+static void hint_capacity(struct cli *cli, const struct create_options *o)
+{
+	const cJSON *decision = cJSON_GetObjectItemCaseSensitive(cli->error_body, "decision");
+	if (json_flag(decision, "may_pass") && o->wait_capacity_ms <= 0)
+		cli_hint(cli, "--wait-capacity 10m waits, in order, until there is room");
+	else if (decision)
+		cli_hint(cli, "`sandbox create --explain` with the same options shows the whole decision");
+}
+
 int create_send(struct cli *cli, const struct create_options *o, const cJSON *spec, cJSON **ret, struct error *err)
 {
 	struct idem own = idem_new();
@@ -343,6 +352,8 @@ int create_send(struct cli *cli, const struct create_options *o, const cJSON *sp
 		rc = queue_up(cli, key, spec, o->wait_capacity_ms, ret, &e);
 	if (rc != 0 && e.sys == EINTR && interrupt_signal())
 		rc = ask_again(cli, &q, ret, &e);
+	else if (rc != 0 && e.code == ERR_NO_CAPACITY)
+		hint_capacity(cli, o);
 	if (rc != 0 && err)
 		*err = e;
 	return rc;

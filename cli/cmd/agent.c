@@ -3,7 +3,6 @@
 #include "cli/command.h"
 
 #include "cli/changes.h"
-#include "cli/explain.h"
 #include "cli/interrupt.h"
 #include "cli/launch.h"
 #include "cli/output.h"
@@ -99,12 +98,8 @@ static int provide(struct cli *cli, const struct options *o, const struct agent_
 	auto_json *op = NULL;
 	if (agent_spec(cli, p, &o->create, &spec, err) != 0)
 		return -1;
-	if (create_send(cli, &o->create, spec, &answer, err) != 0) {
-		const cJSON *decision = cJSON_GetObjectItemCaseSensitive(cli->error_body, "decision");
-		if (decision && !cli->json && !cli->quiet)
-			explain_print(decision, false, stderr);
+	if (create_send(cli, &o->create, spec, &answer, err) != 0)
 		return -1;
-	}
 	*ret_id = xstrdup(json_text(cJSON_GetObjectItemCaseSensitive(answer, "sandbox"), "id"));
 	if (create_await(cli, &o->create, answer, NULL, &op, err) != 0)
 		return -1;

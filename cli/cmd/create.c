@@ -156,15 +156,6 @@ static int wait_created(struct cli *cli, const struct options *o, cJSON *answer,
 	return print_created(cli, answer, id, err);
 }
 
-/* The decision that came with a refusal, for people; the error line that follows is its verdict, --json carries it in the error object. */
-static int refused(struct cli *cli)
-{
-	const cJSON *decision = cJSON_GetObjectItemCaseSensitive(cli->error_body, "decision");
-	if (decision && !cli->json && !cli->quiet)
-		explain_print(decision, false, stderr);
-	return -1;
-}
-
 static int run(struct cli *cli, void *opaque, struct error *err)
 {
 	struct options *o = opaque;
@@ -180,7 +171,7 @@ static int run(struct cli *cli, void *opaque, struct error *err)
 	o->create.no_wait = !o->wait;
 	if (create_send(cli, &o->create, spec, &answer, err) != 0) {
 		if (err->sys != EINTR)
-			return refused(cli);
+			return -1;
 		if (err->code != ERR_NO_CAPACITY)
 			cli_hint(cli, "`sandbox list` shows it if so");
 		out_error(cli, err);
@@ -199,8 +190,8 @@ const struct verb verb_create = {
 	.flags = VERB_PROJECT,
 	.summary = "create a sandbox and print its id",
 	.manual = "Waits until the sandbox runs. When the wait is interrupted or times out, the create goes on and the message says how to look "
-		  "at it. A create that fails prints the reason and exits by its kind; when no node may run it (exit status 6), the score, the "
-		  "signals it comes from, the tier it needs and each node's reason are printed.\n"
+		  "at it. A create that fails prints the reason and exits by its kind; when no node may run it (exit status 6), that names the "
+		  "score, the tier it needs, each node's reason and what would do. --explain shows the whole decision.\n"
 		  "\n"
 		  "A start command runs once the sandbox is up; its output is shown by `sandbox logs`. Without one, the sandbox idles until "
 		  "commands are run in it. Resources that are not given have the server's defaults.\n"

@@ -72,6 +72,7 @@ struct decision {
 	struct node_verdict *nodes;    /* n_nodes, owned */
 	size_t n_nodes;
 	char refusal[1024];            /* when not placed: score, threshold, what failed on each node, what would satisfy it */
+	bool may_pass;                 /* when not placed: what some node lacks, it may have later without anybody's change of settings */
 };
 void decision_init(struct decision *d);
 void decision_done(struct decision *d);

@@ -403,6 +403,15 @@ static void put_remedies(struct text *t, const struct pass *ps, const struct dec
 	}
 }
 
+/* Of the first gate in a node's way. What an empty, healthy node would not have either, no waiting brings. */
+static bool may_pass(const struct pass *ps)
+{
+	const unsigned states = 1u << GATE_STALE | 1u << GATE_DRAINING | 1u << GATE_PRESSURE | 1u << GATE_ANTI_AFFINITY | 1u << GATE_COUNT_LIMIT;
+	const unsigned amounts = 1u << GATE_CPU | 1u << GATE_MEMORY | 1u << GATE_DISK | 1u << GATE_PIDS;
+
+	return (ps->gates_seen & states) != 0 || (ps->curable & amounts) != 0;
+}
+
 static void refuse(const struct pass *ps, struct decision *d)
 {
 	struct text t = { .at = d->refusal, .size = sizeof(d->refusal) };
@@ -417,6 +426,7 @@ static void refuse(const struct pass *ps, struct decision *d)
 	if (ps->n > named)
 		put(&t, "; and %zu more", ps->n - named);
 	put(&t, ". What would do: ");
+	d->may_pass = may_pass(ps);
 	if (ps->n == 0)
 		put(&t, "a worker; none is known");
 	else
@@ -429,6 +439,7 @@ void aegis_place(const struct spec *spec, const struct policy *policy, const str
 			   .label_bits = aegis_label_bits(&spec->placement.required_labels) };
 	d->placed = false;
 	d->refusal[0] = '\0';
+	d->may_pass = false;
 	if (spec->signals.privileged) {
 		snprintf(d->refusal, sizeof(d->refusal), "privileged sandboxes are never run");
 		return;

@@ -42,5 +42,7 @@ cJSON *decision_to_json(const struct decision *d)
 	json_add_str(j, "node", d->placed ? d->node_name : NULL);
 	cJSON_AddItemToObject(j, "nodes", nodes_json(d));
 	json_add_str(j, "refusal", d->placed ? NULL : d->refusal);
+	if (!d->placed)
+		json_add_bool(j, "may_pass", d->may_pass);
 	return j;
 }

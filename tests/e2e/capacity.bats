@@ -39,9 +39,17 @@ waiter() {
 }
 
 @test "without a place a create waits as long as it was told, then says what was missing" {
+	# No waiting makes a node larger than it is.
+	run --separate-stderr timeout 20 sandbox create -q --image "$IMAGE" --disk-mib 64 --memory-mib 900000
+	[ "$status" -eq 6 ]
+	[[ $stderr == *"MiB of memory in all, 900000 asked"* ]]
+	[[ $stderr != *"--wait-capacity"* ]]
 	sbx_create --name holder
 	run --separate-stderr timeout 20 sandbox create -q --image "$IMAGE" --disk-mib 64
 	[ "$status" -eq 6 ]
+	# What is scarce, once, and how to wait for it.
+	[ "$(grep -o "its limit is 1" <<<"$stderr" | wc -l)" -eq 1 ]
+	[[ $stderr == *"--wait-capacity"* ]]
 	local start=$SECONDS
 	run --separate-stderr timeout 20 sandbox create -q --image "$IMAGE" --disk-mib 64 --wait-capacity 2s
 	[ "$status" -eq 6 ]

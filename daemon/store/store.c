@@ -1,11 +1,11 @@
 /* Opening, locking, time: see store.h. The typed queries are in store_*.c. */
 #include "daemon/store/internal.h"
 
-#include "daemon/store/clock.h"
 #include "shared/base/clock.h"
 #include "shared/base/io.h"
 #include "shared/base/mem.h"
 #include "shared/base/parse.h"
+#include "shared/base/slew.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,6 @@
 #include <libpq-fe.h>
 #include <sqlite3.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { HOLDER_ENDS_MS = 10 * 1000, HOLDER_POLL_US = 10 * 1000 };
@@ -23,7 +22,7 @@ struct store {
 	struct bus *bus; /* NULL: not shared */
 	int lock_fd;
 	pthread_mutex_t clock_lock;
-	struct store_clock clock;
+	struct slew_clock clock;
 	char boot_id[64];
 	char text[64];
 };
@@ -102,17 +101,10 @@ int store_lock_dir(const char *dir, int *ret_fd, struct error *err)
 
 /* --- time --- */
 
-static int64_t boot_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 int64_t store_now(struct store *s)
 {
 	pthread_mutex_lock(&s->clock_lock);
-	int64_t now = store_clock_read(&s->clock, boot_us(), clock_wall_us());
+	int64_t now = slew_clock_read(&s->clock, slew_boot_us(), clock_wall_us());
 	pthread_mutex_unlock(&s->clock_lock);
 	return now;
 }
@@ -163,7 +155,7 @@ int store_open(const struct store_options *options, struct store **ret, struct e
 	struct store *s = xcalloc(1, sizeof(*s));
 	s->lock_fd = -1;
 	pthread_mutex_init(&s->clock_lock, NULL);
-	store_clock_start(&s->clock, boot_us(), clock_wall_us());
+	slew_clock_start(&s->clock, slew_boot_us(), clock_wall_us());
 	read_boot_id(s->boot_id, sizeof(s->boot_id));
 	if ((options->state_dir && store_lock_dir(options->state_dir, &s->lock_fd, err) != 0) ||
 	    open_database(s, options, err) != 0) {

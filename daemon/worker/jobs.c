@@ -194,7 +194,7 @@ void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 	int64_t deadline_us = w->o.up->ops->deadline(w->o.up, sandbox);
 	if (deadline_us == 0)
 		deadline_us = deadlines_get(w, sandbox);
-	enum outcome outcome = deadline_us > 0 && deadline_us <= clock_wall_us() ? OUTCOME_EXPIRED : OUTCOME_LOST;
+	enum outcome outcome = deadline_us > 0 && deadline_us <= worker_now(w) ? OUTCOME_EXPIRED : OUTCOME_LOST;
 	struct error err = ERROR_INIT;
 
 	log_warn("worker", "sandbox=%s %s", sandbox->text, why);

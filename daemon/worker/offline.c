@@ -8,6 +8,14 @@
 /* The controller goes first where it can: it may have moved the deadline a moment ago. */
 enum { GRACE_US = 2 * 1000 * 1000 };
 
+int64_t worker_now(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	int64_t now = slew_clock_read(&w->clock, slew_boot_us(), clock_wall_us());
+	pthread_mutex_unlock(&w->lock);
+	return now;
+}
+
 void deadlines_note(struct worker *w, const struct id *sandbox, int64_t deadline_us)
 {
 	pthread_mutex_lock(&w->lock);
@@ -54,7 +62,7 @@ static struct task *expired_task(const struct id *sandbox)
 void offline_expire(struct worker *w)
 {
 	struct task *due = NULL;
-	int64_t now = clock_wall_us();
+	int64_t now = worker_now(w);
 	pthread_mutex_lock(&w->lock);
 	for (size_t i = 0; i < w->deadlines.cap; i++) {
 		const struct idmap_slot *s = &w->deadlines.slots[i];

@@ -506,6 +506,7 @@ static void init_locks(struct worker *w)
 	pthread_condattr_t attr;
 
 	pthread_mutex_init(&w->lock, NULL);
+	slew_clock_start(&w->clock, slew_boot_us(), clock_wall_us());
 	pthread_mutex_init(&w->reconciling, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -9,6 +9,7 @@
 #include "daemon/worker/watch.h"
 #include "daemon/worker/worker.h"
 #include "daemon/worker/workspace.h"
+#include "shared/base/slew.h"
 
 #include <pthread.h>
 
@@ -54,7 +55,8 @@ struct worker {
 	struct idmap writable;    /* struct growth of running sandboxes with a writable root */
 	struct idmap warm;        /* struct warm of sandboxes that wait in a pool */
 	struct idmap claimed;     /* those that did; values are not used */
-	struct idmap deadlines;   /* int64_t, wall clock us, of sandboxes here: enforced while no controller can be asked */
+	struct slew_clock clock;
+	struct idmap deadlines;   /* int64_t, us of the controller's clock, of sandboxes here: enforced while no controller can be asked */
 	struct settings settings;
 
 	bool engine_up, probed, recovered;
@@ -133,6 +135,8 @@ int64_t deadlines_get(struct worker *w, const struct id *sandbox);              
 void deadlines_done(struct worker *w);
 /* Posts TASK_EXPIRED for what is due. */
 void offline_expire(struct worker *w);
+/* What deadlines are compared with: a step of this machine's clock ends nothing. */
+int64_t worker_now(struct worker *w);
 /* The controller can be asked again: an on_connect of the upstream. */
 int offline_over(void *ctx, struct error *err);
 

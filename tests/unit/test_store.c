@@ -1,5 +1,5 @@
 /* The store: driver, schema, failures of the disk, the clock. Each test has its own directory. */
-#include "daemon/store/clock.h"
+#include "shared/base/slew.h"
 #include "daemon/store/internal.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wal_sync.h"
@@ -545,12 +545,12 @@ static void time_follows_the_wall_slowly(void **state)
 	(void)state;
 	static const int64_t steps[] = { 0, 7200LL * SECOND, -7200LL * SECOND };
 	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-		struct store_clock c;
+		struct slew_clock c;
 		int64_t boot = 50 * SECOND, wall = 1700000000LL * SECOND, last = 0;
-		store_clock_start(&c, boot, wall);
+		slew_clock_start(&c, boot, wall);
 		/* Ten minutes in odd steps after the wall clock has jumped. */
 		for (int64_t t = 0; t < 600LL * SECOND; t += 77777) {
-			int64_t now = store_clock_read(&c, boot + t, wall + steps[i] + t);
+			int64_t now = slew_clock_read(&c, boot + t, wall + steps[i] + t);
 			assert_true(now >= last);
 			assert_in_range(now, wall + t - t / CLOCK_SLEW - 1, wall + t + t / CLOCK_SLEW + 1);
 			last = now;
@@ -561,23 +561,23 @@ static void time_follows_the_wall_slowly(void **state)
 static void small_corrections_are_followed(void **state)
 {
 	(void)state;
-	struct store_clock c;
+	struct slew_clock c;
 	int64_t boot = SECOND, wall = 1700000000LL * SECOND, now = 0;
-	store_clock_start(&c, boot, wall);
+	slew_clock_start(&c, boot, wall);
 	/* The wall clock runs 200 ppm fast, as under a time daemon's care; readings come as fast as they like. */
 	for (int64_t t = 0; t < 100LL * SECOND; t += 333)
-		now = store_clock_read(&c, boot + t, wall + t + t / 5000);
+		now = slew_clock_read(&c, boot + t, wall + t + t / 5000);
 	assert_in_range(now, wall + 100LL * SECOND + 100 * SECOND / 5000 - 1000, wall + 100LL * SECOND + 100 * SECOND / 5000 + 1000);
 }
 
 static void time_never_runs_backward(void **state)
 {
 	(void)state;
-	struct store_clock c;
+	struct slew_clock c;
 	int64_t last = 0;
-	store_clock_start(&c, 0, 1000 * SECOND);
+	slew_clock_start(&c, 0, 1000 * SECOND);
 	for (int64_t t = 0; t < 100000; t++) {
-		int64_t now = store_clock_read(&c, t, t % 2 ? 0 : 2000LL * SECOND);
+		int64_t now = slew_clock_read(&c, t, t % 2 ? 0 : 2000LL * SECOND);
 		assert_true(now >= last);
 		last = now;
 	}

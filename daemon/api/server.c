@@ -19,13 +19,16 @@
 #include <malloc.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { POOL = 2, IDLE_SECONDS = 120, SERVER_STACK = 256 * 1024, JOB_STACK = 512 * 1024, BACKLOG = 1024, TRIM_AFTER = 64, DRAIN_MS = 100 };
+enum { NO_DESCRIPTOR_WARN_MS = 10 * 1000, NO_DESCRIPTOR_PAUSE_MS = 20 };
 enum { HOLDER_ENDS_MS = 10 * 1000, HOLDER_POLL_US = 10 * 1000 };
 
 static int read_config(struct api *a, struct error *err)
@@ -59,6 +62,16 @@ struct api *api_new(const struct api_options *o)
 	return a;
 }
 
+/* A thread of the pool that has no connection and can accept none tries again at once, for ever. It waits here instead. */
+static void wait_for_descriptors(void)
+{
+	static _Atomic int64_t next_ms;
+	int64_t now = clock_mono_ms(), due = next_ms;
+	if (now >= due && atomic_compare_exchange_strong(&next_ms, &due, now + NO_DESCRIPTOR_WARN_MS))
+		log_warn("api", "no descriptor is left for a connection: raise the limit of open files (LimitNOFILE of the service)");
+	nanosleep(&(struct timespec){ .tv_nsec = NO_DESCRIPTOR_PAUSE_MS * 1000 * 1000 }, NULL);
+}
+
 __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const char *fmt, va_list ap)
 {
 	(void)cls;
@@ -68,6 +81,8 @@ __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const ch
 	/* A connection from the TLS front is a unix socket, which knows no such option. */
 	if (!strstr(text, "TCP_CORK") && !strstr(text, "TCP_NODELAY"))
 		log_debug("http", "%s", text);
+	if (strstr(text, "busy waiting"))
+		wait_for_descriptors();
 }
 
 static void on_quiet(evutil_socket_t fd, short what, void *ctx)

@@ -7,6 +7,7 @@
 #define SANDBOX_TESTS_FAULT_H
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -32,7 +33,10 @@ struct faults {
 	_Atomic int64_t least; /* allocations of fewer bytes are let through, uncounted */
 	_Atomic int64_t seen, failed;
 	_Atomic int64_t live; /* allocations that have not been freed; counted always, in the process that mapped the page first */
-	_Atomic int32_t owner;
+	_Atomic int32_t owner, unused;
+	_Atomic int64_t clock_us; /* added to the wall clock */
+	_Atomic int64_t delay_us; /* of each sync */
+	_Atomic int64_t signals;  /* that came: see points.c */
 };
 
 #define FAULTS_ENV "SANDBOX_TEST_FAULTS"
@@ -47,6 +51,8 @@ static inline struct faults *faults_map(const char *path)
 	close(fd);
 	return p == MAP_FAILED ? NULL : p;
 }
+
+_Static_assert(offsetof(struct faults, clock_us) == 64 && offsetof(struct faults, signals) == 80, "machine_faults.bats and transfer.py write them by place");
 
 static inline void faults_arm(struct faults *f, uint32_t classes, int error, int64_t at, int64_t span)
 {

@@ -1,11 +1,13 @@
 /*
  * The calls that fail on order: see fault.h. Built twice: linked into a sandbox-init of the tests' own, in place of the C
- * library's (the linker's --wrap), and as a library that is loaded before the others of sandbox and sandboxd (LD_PRELOAD).
+ * library's (the linker's --wrap), and as a library that is loaded before the others of sandbox and sandboxd (LD_PRELOAD); that one can also set the clock, slow down syncs and
+ * send signals all the time (SANDBOX_TEST_STORM_US).
  */
 #include "tests/faults/fault.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #ifdef FAULTS_WRAP
 #define POINT(type, name, ...)                  \
@@ -216,8 +219,58 @@ POINT(ssize_t, splice, int in, off_t *in_at, int out, off_t *out_at, size_t n, u
 	return n && !most ? -1 : NEXT(splice)(in, in_at, out, out_at, most, flags);
 }
 
+#ifndef FAULTS_WRAP
+/* --- what the machine does: a clock that was set, a slow disk, signals all the time --- */
+
+static void take_time(void)
+{
+	if (page && page->delay_us)
+		usleep((useconds_t)page->delay_us);
+}
+
+POINT(int, fdatasync, int fd)
+{
+	take_time();
+	return refused(FAULT_FILE) ? -1 : NEXT(fdatasync)(fd);
+}
+
+POINT(int, clock_gettime, clockid_t clock, struct timespec *ret)
+{
+	int rc = (int)syscall(SYS_clock_gettime, clock, ret);
+	if (rc == 0 && clock == CLOCK_REALTIME && page)
+		ret->tv_sec += page->clock_us / 1000000;
+	return rc;
+}
+
+static void on_storm(int sig)
+{
+	(void)sig;
+	if (page)
+		page->signals++;
+}
+
+__attribute__((constructor)) static void begin_storm(void)
+{
+	const char *us = getenv("SANDBOX_TEST_STORM_US");
+	struct sigaction a = { .sa_handler = on_storm }; /* not restarting: calls end with EINTR */
+	struct sigevent how = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGURG };
+	timer_t timer;
+	/* What is started from here is not what is tested. */
+	unsetenv("LD_PRELOAD");
+	if (!us || sigaction(SIGURG, &a, NULL) != 0 || timer_create(CLOCK_MONOTONIC, &how, &timer) != 0)
+		return;
+	struct timespec each = { .tv_nsec = atol(us) * 1000 };
+	timer_settime(timer, 0, &(struct itimerspec){ each, each }, NULL);
+}
+#else
+static void take_time(void)
+{
+}
+#endif
+
 POINT(int, fsync, int fd)
 {
+	take_time();
 	return refused(FAULT_FILE) ? -1 : NEXT(fsync)(fd);
 }
 

@@ -26,7 +26,7 @@ teardown_file() {
 	[ -n "${FLEET:-}" ] || return 0
 	for id in $(docker -H "unix://$ENGINE2" ps -aq 2>/dev/null); do docker -H "unix://$ENGINE2" rm -f "$id" >/dev/null 2>&1 || true; done
 	for id in big:1 big:2; do docker rmi "$id" >/dev/null 2>&1 || true; done
-	[ ! -e "$FLEET/registry/pid" ] || registry_stop
+	registry_stop "$FLEET/registry"
 	if [ -e "$FLEET/engine2/dockerd.pid" ]; then
 		kill "$(cat "$FLEET/engine2/dockerd.pid")" 2>/dev/null && sbx_gone "$(cat "$FLEET/engine2/dockerd.pid")"
 	fi

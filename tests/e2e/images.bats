@@ -21,7 +21,8 @@ setup_file() {
 }
 
 teardown_file() {
-	registry_stop
+	[ -n "${FLEET:-}" ] || return 0
+	registry_stop "$FLEET/registry"
 	fleet_stop
 }
 
@@ -61,7 +62,7 @@ try() {
 	[ "$status" -ne 0 ]
 	[[ $output == *"is private"* ]]
 	# Nor by another name of it.
-	digest=$(docker image inspect --format '{{index .RepoDigests 0}}' "$REGISTRY/priv/app:1")
+	digest=$(docker image inspect --format '{{join .RepoDigests "\n"}}' "$REGISTRY/priv/app:1" | grep "^$REGISTRY/")
 	run try blue "$digest"
 	[ "$status" -ne 0 ]
 	[[ $output == *"is private"* ]]

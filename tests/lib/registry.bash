@@ -8,6 +8,7 @@ registry_start() {
 	export REGISTRY REGISTRY_DIR=$1
 	mkdir -p "$REGISTRY_DIR/docker"
 	REGISTRY=127.0.0.1:$(free_port)
+	echo "$REGISTRY" >"$REGISTRY_DIR/address"
 	cat >"$REGISTRY_DIR/htpasswd" <<-'END'
 		puller:$2y$05$bvqMJSyAx7.Y40hdCWo12.h//zzpNypym6JG9gGGpgfu9fzc15yi6
 		other:$2y$05$bvqMJSyAx7.Y40hdCWo12.h//zzpNypym6JG9gGGpgfu9fzc15yi6
@@ -41,11 +42,16 @@ registry_push() {
 	docker rmi "$REGISTRY/$2" >/dev/null
 }
 
+# registry_stop DIR: also where another test began it.
 registry_stop() {
-	local pid image
-	[ -e "${REGISTRY_DIR:-}/pid" ] || return 0
-	pid=$(cat "$REGISTRY_DIR/pid")
+	local pid image REGISTRY
+	[ -e "$1/pid" ] || return 0
+	pid=$(cat "$1/pid")
+	REGISTRY=$(cat "$1/address")
 	kill "$pid" 2>/dev/null && sbx_gone "$pid"
-	for image in $(docker images --format '{{.Repository}}:{{.Tag}}' | grep "^$REGISTRY/"); do docker rmi -f "$image" >/dev/null 2>&1 || true; done
-	rm -rf "$REGISTRY_DIR"
+	# By name and by digest: the latter outlives its tag.
+	for image in $(docker images --digests --format '{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}' | tr ' ' '\n' | grep "^$REGISTRY/"); do
+		docker rmi "$image" >/dev/null 2>&1 || true
+	done
+	rm -rf "$1"
 }

@@ -159,6 +159,7 @@ struct drop {
 	struct execs *e;
 	struct id sandbox;
 	enum outcome why;
+	char reason[SPOOL_TEXT_MAX + 1];
 };
 
 static void end_all(struct box *b, const struct spool_end *end)
@@ -180,7 +181,7 @@ static void do_drop(void *arg)
 	else if (d->why == OUTCOME_DELETED)
 		end = exec_end_text(d->why, MUX_ERR_DELETED, "sandbox deleted");
 	else
-		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, "the sandbox ended by itself while the command ran");
+		end = exec_end_text(OUTCOME_LOST, MUX_ERR_LOST, d->reason);
 	if (b) {
 		b->dropped = b->busy = true;
 		end_all(b, &end);
@@ -197,10 +198,14 @@ static void do_drop_later(void *arg)
 	free(arg);
 }
 
-void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why)
+void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why, const char *reason)
 {
 	struct drop d = { .e = e, .sandbox = *sandbox, .why = why };
 
+	if (reason)
+		snprintf(d.reason, sizeof(d.reason), "the sandbox ended while the command ran: %s", reason);
+	else
+		snprintf(d.reason, sizeof(d.reason), "the sandbox ended by itself while the command ran");
 	if (mailbox_call(e->mail, do_drop, &d, CALL_MS, NULL) != 0)
 		mailbox_post(e->mail, do_drop_later, memcpy(xmalloc(sizeof(d)), &d, sizeof(d)));
 }

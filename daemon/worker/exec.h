@@ -29,9 +29,9 @@ int execs_set_defaults(struct execs *e, const struct sandbox *s, const struct im
 /* What its commands get in their environment beyond that, kept in memory only (any thread; takes it). Until it was said, commands of a
  * sandbox that uses secrets are refused. */
 void execs_set_secrets(struct execs *e, const struct id *sandbox, struct secret_values *take_v);
-/* The sandbox goes: its jobs end with this outcome. They are recorded, with their output, when it returns (any thread;
+/* The sandbox goes: its jobs end with this outcome, and a lost one with the reason (NULL: none is known). They are recorded, with their output, when it returns (any thread;
  * an event loop that does not answer for seconds does it later). */
-void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why);
+void execs_drop(struct execs *e, const struct id *sandbox, enum outcome why, const char *reason);
 /* Runs the spec's start command once the link is greeted (any thread); nothing to do when it has none. It has no
  * operation: its spool carries the sandbox's id, and ATTACH with SANDBOX and without OPERATION shows it. */
 int execs_start_main(struct execs *e, const struct sandbox *s, struct error *err);

@@ -47,7 +47,7 @@ int job_unmake(struct worker *w, const struct id *sandbox, enum outcome why, str
 	growth_forget(w, sandbox);
 	warm_forget(w, sandbox);
 	deadlines_note(w, sandbox, 0);
-	execs_drop(w->o.execs, sandbox, why);
+	execs_drop(w->o.execs, sandbox, why, NULL);
 	if (ops_of(w)->remove(w->o.runtime, sandbox, err) != 0) {
 		/* The runtime hangs: at least nothing runs in the sandbox any more. (First would be slower: an engine is
 		 * quickest at ends that it brought about.) */
@@ -198,7 +198,7 @@ void job_gone(struct worker *w, const struct id *sandbox, const char *why)
 	struct error err = ERROR_INIT;
 
 	log_warn("worker", "sandbox=%s %s", sandbox->text, why);
-	execs_drop(w->o.execs, sandbox, outcome);
+	execs_drop(w->o.execs, sandbox, outcome, why);
 	if (w->o.up->ops->sandbox_gone(w->o.up, sandbox, why, &err) != 0) {
 		log_error("worker", "recording it sandbox=%s: %s", sandbox->text, err.message);
 		worker_resync(w);
@@ -268,7 +268,7 @@ void job_task(struct worker *w, struct task *take_t)
 		exited(w, &sandbox);
 		break;
 	case TASK_OVERGROWN:
-		end_it(w, &sandbox, "its writable root grew past resources.disk_mib");
+		end_it(w, &sandbox, "its writable root grew past resources.disk_mib; create it with more");
 		break;
 	case TASK_STARVED:
 		if (!rescue_starved(w, &sandbox, take_t->inside, take_t->given_up))

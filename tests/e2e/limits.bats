@@ -61,6 +61,16 @@ teardown_file() {
 	sandbox delete "$box"
 }
 
+@test "disk: a writable root that grows past its size ends the sandbox, and the command hears why" {
+	local box
+	box=$(sbx_create --writable-root --disk-mib 64)
+	run timeout 90 sandbox exec --user root "$box" -- sh -c 'dd if=/dev/zero of=/big bs=1M count=90; sleep 80'
+	[ "$status" -eq 125 ]
+	[[ "$output" == *"grew past resources.disk_mib"* ]]
+	sandbox inspect --json "$box" | jq -e '.state == "failed"'
+	timeout 60 sandbox delete "$box"
+}
+
 @test "disk: inodes of /tmp are bounded" {
 	run timeout 60 sandbox exec "$BOX" -- sh -c 'i=0; while [ $i -lt 400000 ]; do : >/tmp/f$i || exit 9; i=$((i+1)); done'
 	[ "$status" -ne 0 ]

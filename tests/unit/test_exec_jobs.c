@@ -262,10 +262,11 @@ static void a_dropped_sandbox_ends_its_commands(void **state)
 	static const struct {
 		enum outcome why;
 		enum mux_error error;
-		const char *word;
-	} rows[] = { { OUTCOME_EXPIRED, MUX_ERR_EXPIRED, "sandbox expired" },
-		     { OUTCOME_DELETED, MUX_ERR_DELETED, "sandbox deleted" },
-		     { OUTCOME_LOST, MUX_ERR_LOST, "ended by itself" } };
+		const char *word, *reason;
+	} rows[] = { { OUTCOME_EXPIRED, MUX_ERR_EXPIRED, "sandbox expired", "its time" },
+		     { OUTCOME_DELETED, MUX_ERR_DELETED, "sandbox deleted", NULL },
+		     { OUTCOME_LOST, MUX_ERR_LOST, "ended by itself", NULL },
+		     { OUTCOME_LOST, MUX_ERR_LOST, "while the command ran: its disk is full", "its disk is full" } };
 	struct world *w = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -273,7 +274,7 @@ static void a_dropped_sandbox_ends_its_commands(void **state)
 		struct flow_seen *c = flow_of(&w->client, id);
 
 		in_accept(w, i);
-		execs_drop(w->execs, &w->sandbox.id, rows[i].why);
+		execs_drop(w->execs, &w->sandbox.id, rows[i].why, rows[i].reason);
 		wait_for(w, c->closed);
 		assert_int_equal(close_u64(c, MUX_F_OUTCOME), rows[i].why);
 		assert_int_equal(close_u64(c, MUX_F_ERROR), rows[i].error);

@@ -234,7 +234,7 @@ static void a_link_that_does_not_come_is_told(void **state)
 	assert_close_says(late, "has not connected");
 	gone = flow_of(&w->client, client_open(w, MUX_KIND_FILES_GET, "/etc"));
 	pump(w);
-	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED);
+	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED, NULL);
 	wait_for(w, gone->closed);
 	assert_int_equal(close_u64(gone, MUX_F_ERROR), MUX_ERR_EXPIRED);
 }
@@ -261,7 +261,7 @@ static void a_deleted_sandbox_ends_them_too(void **state)
 
 	in_accept(w, 0);
 	wait_for(w, c->accepted);
-	execs_drop(w->execs, &w->sandbox.id, OUTCOME_DELETED);
+	execs_drop(w->execs, &w->sandbox.id, OUTCOME_DELETED, NULL);
 	wait_for(w, c->closed);
 	assert_int_equal(close_u64(c, MUX_F_ERROR), MUX_ERR_DELETED);
 	assert_close_says(c, "sandbox deleted");
@@ -279,7 +279,7 @@ static void a_watch_tells_the_end(void **state)
 	end_stop(&w->in);
 	pump(w);
 	assert_false(c->closed);
-	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED);
+	execs_drop(w->execs, &w->sandbox.id, OUTCOME_EXPIRED, NULL);
 	wait_for(w, c->closed);
 	assert_int_equal(close_u64(c, MUX_F_ERROR), MUX_ERR_EXPIRED);
 }

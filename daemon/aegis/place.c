@@ -109,7 +109,7 @@ static bool beyond(enum gate g, const struct resources *ask, const struct node_v
 	return resource_gate(ask, &n->total) == g;
 }
 
-/* Whether the tier can have that network at all; why not: docs/decisions/0010. */
+/* Whether the tier can have that network at all; why not: docs/decisions/0011. */
 static bool reaches(const struct spec *s, enum tier required)
 {
 	return s->network != NETWORK_OPEN || required == TIER_CONTAINER;

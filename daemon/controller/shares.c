@@ -126,6 +126,7 @@ int controller_share_begin(struct controller *c, const struct caller *who, const
 	}
 	hooks_routes(c->hooks);
 	*ret = t;
+	ret->expires_us = store_wall(c->store, t.expires_us);
 	return 0;
 }
 

@@ -13,9 +13,9 @@ struct share_request {
 	bool keep_host;
 };
 
-/* *ret: id, label, address, end; its sandbox is the share's own id, which the edge dials. A caller's own share of the same label is
- * replaced: *ret_old is then its id, else "". ERR_UNAVAILABLE: not offered; ERR_FORBIDDEN; ERR_CONFLICT: the label is taken;
- * ERR_RATE_LIMITED. */
+/* *ret: id, label, address, end (on the wall clock as it stands now); its sandbox is the share's own id, which the edge dials. A
+ * caller's own share of the same label is replaced: *ret_old is then its id, else "". ERR_UNAVAILABLE: not offered; ERR_FORBIDDEN;
+ * ERR_CONFLICT: the label is taken; ERR_RATE_LIMITED. */
 int controller_share_begin(struct controller *c, const struct caller *who, const struct share_request *q, struct tunnel *ret, struct id *ret_old,
 			   struct error *err);
 void controller_share_end(struct controller *c, const struct id *share);

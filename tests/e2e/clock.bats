@@ -15,7 +15,7 @@ setup_file() {
 	export FLEET
 	step controller +0
 	step w1 +0
-	clocked controller fleet_start
+	clocked controller fleet_start --set "edge.listen=127.0.0.1:$(free_port)" --set edge.share=true --set edge.share_ttl=3s
 	clocked w1 fleet_worker w1
 	until_ok 30 link_up w1
 }
@@ -76,6 +76,20 @@ expired() {
 		step controller +0
 	done
 	[ "$(sandbox list -q)" = "$(sandbox inspect -q long)" ]
+}
+
+@test "a port that is shared after a step has its time, and no more" {
+	local offset begun
+	for offset in +2h -2h; do
+		step controller "$offset"
+		until_ok 10 jumped controller "$offset"
+		begun=$(date +%s%N)
+		run --separate-stderr timeout 60 sandbox http 9
+		[ "$status" -eq 3 ]
+		[[ $stderr == *"edge.share_ttl"* ]]
+		[ $((($(date +%s%N) - begun) / 1000000)) -ge 2800 ]
+		step controller +0
+	done
 }
 
 @test "a worker whose clock jumps while its controller is away ends what is due alone" {

@@ -61,7 +61,8 @@ metric() {
 	local before
 	until_ok 60 eval '[ "$(metric sandbox_edge_connections)" = 0 ]'
 	before=$(connections)
-	away python3 "$TOP/tests/lib/idle.py" 600 "websocket@10.251.97.1:$EDGE/quiet.localhost:$EDGE" >/dev/null 2>&1 3>&- 4>&- &
+	nsenter "--net=/proc/$(cat "$SBX_DIR/away.pid")/ns/net" \
+		python3 "$TOP/tests/lib/idle.py" 600 "websocket@10.251.97.1:$EDGE/quiet.localhost:$EDGE" >/dev/null 2>&1 3>&- 4>&- &
 	echo $! >"$SBX_DIR/visitor.server"
 	until_ok 30 eval '[ "$(metric sandbox_edge_connections)" = 1 ]'
 	[ "$(connections)" -eq $((before + 1)) ]

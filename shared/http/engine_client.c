@@ -1,6 +1,7 @@
 /*
- * Engine API client. An easy handle keeps its connection, so finished handles wait in a small pool; a call takes one
- * (or makes one) and is alone on it. The multi interface is not needed: callers are job threads.
+ * Engine API client. A connection is kept in a share of its own, and idle shares wait in a small pool; a call takes one
+ * (or makes one) and is alone on it. The easy handle is new for each call: libcurl 7.88 keeps a pointer to the last header
+ * of one answer in it and reads it, freed by then, where the next answer begins with a folded line.
  */
 #include "shared/http/engine_client.h"
 
@@ -21,7 +22,7 @@ enum { API_MAJOR = 1, API_OLDEST = 40, API_NEWEST = 47 };
 struct engine {
 	char *path;
 	pthread_mutex_t lock;
-	CURL *idle[POOL_MAX];
+	CURLSH *idle[POOL_MAX];
 	size_t n_idle;
 	char version[16]; /* "": not asked yet */
 };
@@ -30,6 +31,7 @@ struct engine {
 struct call {
 	const struct engine_request *r;
 	CURL *curl;
+	CURLSH *kept; /* holds the connection */
 	struct buf body;
 	struct curl_slist *headers;
 	bool stopped, too_large, read_failed;
@@ -68,7 +70,7 @@ void engine_free(struct engine *e)
 	if (!e)
 		return;
 	for (size_t i = 0; i < e->n_idle; i++)
-		curl_easy_cleanup(e->idle[i]);
+		curl_share_cleanup(e->idle[i]);
 	pthread_mutex_destroy(&e->lock);
 	free(e->path);
 	free(e);
@@ -79,31 +81,43 @@ void engine_answer_done(struct engine_answer *a)
 	buf_done(&a->body);
 }
 
-static CURL *handle_take(struct engine *e)
+static CURLSH *kept_new(void)
 {
-	CURL *c = NULL;
+	CURLSH *kept = curl_share_init();
 
-	pthread_mutex_lock(&e->lock);
-	if (e->n_idle > 0)
-		c = e->idle[--e->n_idle];
-	pthread_mutex_unlock(&e->lock);
-	if (c)
-		curl_easy_reset(c); /* options only: the connection stays */
-	else
-		c = curl_easy_init();
-	return c;
+	if (kept && curl_share_setopt(kept, CURLSHOPT_SHARE, CURL_LOCK_DATA_CONNECT) != CURLSHE_OK) {
+		curl_share_cleanup(kept);
+		kept = NULL;
+	}
+	return kept;
 }
 
-static void handle_give(struct engine *e, CURL *take_c, bool healthy)
+/* False: libcurl gives none. */
+static bool call_begin(struct engine *e, struct call *c)
 {
 	pthread_mutex_lock(&e->lock);
+	if (e->n_idle > 0)
+		c->kept = e->idle[--e->n_idle];
+	pthread_mutex_unlock(&e->lock);
+	if (!c->kept)
+		c->kept = kept_new();
+	c->curl = curl_easy_init();
+	return c->kept && c->curl && curl_easy_setopt(c->curl, CURLOPT_SHARE, c->kept) == CURLE_OK;
+}
+
+static void call_end(struct engine *e, struct call *c, bool healthy)
+{
+	curl_easy_cleanup(c->curl);
+	curl_slist_free_all(c->headers);
+	buf_done(&c->body);
+	pthread_mutex_lock(&e->lock);
 	if (healthy && e->n_idle < POOL_MAX) {
-		e->idle[e->n_idle++] = take_c;
-		take_c = NULL;
+		e->idle[e->n_idle++] = c->kept;
+		c->kept = NULL;
 	}
 	pthread_mutex_unlock(&e->lock);
-	if (take_c)
-		curl_easy_cleanup(take_c);
+	if (c->kept)
+		curl_share_cleanup(c->kept);
 }
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
@@ -266,13 +280,15 @@ static int call_error(const struct call *c, const struct engine *e, CURLcode rc,
 static int perform(struct engine *e, const struct engine_request *r, const char *url, struct engine_answer *ret, struct error *err)
 {
 	int64_t now = clock_mono_ms();
-	struct call c = { .r = r, .curl = handle_take(e), .body = BUF_INIT_MAX(ENGINE_ANSWER_MAX), .last_moved_ms = now, .last_tick_ms = now };
+	struct call c = { .r = r, .body = BUF_INIT_MAX(ENGINE_ANSWER_MAX), .last_moved_ms = now, .last_tick_ms = now };
 	long status = 0;
 	CURLcode rc;
 	int result = 0;
 
-	if (!c.curl)
+	if (!call_begin(e, &c)) {
+		call_end(e, &c, false);
 		return error_set(err, ERR_INTERNAL, "libcurl gives no handle");
+	}
 	set_options(&c, e, url);
 	rc = curl_easy_perform(c.curl);
 	curl_easy_getinfo(c.curl, CURLINFO_RESPONSE_CODE, &status);
@@ -283,9 +299,7 @@ static int perform(struct engine *e, const struct engine_request *r, const char 
 		ret->body = c.body;
 		c.body = (struct buf)BUF_INIT;
 	}
-	handle_give(e, c.curl, rc == CURLE_OK);
-	curl_slist_free_all(c.headers);
-	buf_done(&c.body);
+	call_end(e, &c, rc == CURLE_OK);
 	return result;
 }
 
@@ -308,12 +322,14 @@ static size_t on_version_header(char *p, size_t size, size_t n, void *ctx)
 static int ask_version(struct engine *e, char ret[static 16], struct error *err)
 {
 	struct engine_request r = { .method = "GET", .path = "/_ping", .timeout_ms = 5000 };
-	struct call c = { .r = &r, .curl = handle_take(e), .body = BUF_INIT_MAX(64 * 1024) };
+	struct call c = { .r = &r, .body = BUF_INIT_MAX(64 * 1024) };
 	CURLcode rc;
 	int result = 0;
 
-	if (!c.curl)
+	if (!call_begin(e, &c)) {
+		call_end(e, &c, false);
 		return error_set(err, ERR_INTERNAL, "libcurl gives no handle");
+	}
 	ret[0] = '\0';
 	set_options(&c, e, "http://engine/_ping");
 	curl_easy_setopt(c.curl, CURLOPT_HEADERFUNCTION, on_version_header);
@@ -323,9 +339,7 @@ static int ask_version(struct engine *e, char ret[static 16], struct error *err)
 		result = call_error(&c, e, rc, err);
 	else if (ret[0] == '\0')
 		result = error_set(err, ERR_UNAVAILABLE, "what answers at %s names no API version: it is no Docker Engine", e->path);
-	handle_give(e, c.curl, rc == CURLE_OK);
-	curl_slist_free_all(c.headers);
-	buf_done(&c.body);
+	call_end(e, &c, rc == CURLE_OK);
 	return result;
 }
 

@@ -136,7 +136,7 @@ teardown() {
 	[ "$(timeout 20 sandbox exec "$id" -- /bin/busybox echo ok)" = ok ]
 	timeout 60 sandbox delete -q "$id"
 	timeout 20 sandbox image remove "sbx-live:$$"
-	! timeout 20 sandbox image list -q | grep -qx "sbx-live:$$"
+	! timeout 20 sandbox image list -q | grep -qx "sbx-live:$$" || false
 	run timeout 20 sandbox image remove "sbx-live:$$"
 	[ "$status" -eq 3 ]
 }

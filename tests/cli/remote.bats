@@ -219,7 +219,7 @@ fake() {
 	SANDBOX_TOKEN=$(cat "$BATS_TEST_TMPDIR/state/api-token")
 	{
 		sandbox --server "https://sandbox.invalid:$port" list -q && grep -q "^CONNECT sandbox.invalid:$port" "$CA/fake/requests" &&
-			! grep -q Authorization "$CA/fake/requests" && rm "$CA/fake/requests"
+			! grep -q Authorization "$CA/fake/requests" && rm "$CA/fake/requests" || rc=1
 		run -125 sandbox --server "https://sandbox.invalid:$port" exec none -- true
 		[[ "$output" == *none* ]] && grep -q "^CONNECT sandbox.invalid:$port" "$CA/fake/requests"
 	} || rc=1

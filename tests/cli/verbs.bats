@@ -537,8 +537,8 @@ asked() { # n-th request's method and target
 	put GET_healthz '{"status":"ok","version":"1"}'
 	put GET_v1_doctor '{"status":"ok","checks":[]}'
 	TERM=xterm script -qec "timeout 20 sandbox doctor" /dev/null </dev/null | grep -q $'\x1b\[32m'
-	! TERM=xterm NO_COLOR=1 script -qec "timeout 20 sandbox doctor" /dev/null </dev/null | grep -q $'\x1b'
-	! TERM=xterm CI=1 script -qec "timeout 20 sandbox doctor" /dev/null </dev/null | grep -q $'\x1b'
+	! TERM=xterm NO_COLOR=1 script -qec "timeout 20 sandbox doctor" /dev/null </dev/null | grep -q $'\x1b' || false
+	! TERM=xterm CI=1 script -qec "timeout 20 sandbox doctor" /dev/null </dev/null | grep -q $'\x1b' || false
 }
 
 @test "--debug shows requests on standard error" {

@@ -67,7 +67,7 @@ says() {
 	[[ "$output" == *"refused by '!bad.deep.test:*'"* ]]
 	run inside curl -sS http://forbidden.test/
 	[[ "$output" == *"the server's egress.rules"* ]]
-	! grep -q 'other.test\|bad.deep\|forbidden' "$W/requests"
+	! grep -q 'other.test\|bad.deep\|forbidden' "$W/requests" || false
 	run -0 timeout 20 sandbox network log --json "$BOX"
 	[ "$(jq -r '[.[] | select(.target == "other.test:80")][0].allowed' <<<"$output")" = false ]
 	noted() { timeout 20 sandbox events --since oldest --json | grep -q '"egress.denied".*other.test:80'; }
@@ -106,7 +106,7 @@ says() {
 @test "on 443 the TLS name must be CONNECT's, and TLS it must be" {
 	run inside curl -sS --cacert /ca.pem --connect-to other.test:443:ok.test:443 https://other.test/hello
 	[ "$status" -ne 0 ]
-	! grep -q 'other.test' "$W/requests"
+	! grep -q 'other.test' "$W/requests" || false
 	run says 'CONNECT ok.test:443 HTTP/1.1\r\n\r\nGET /hello HTTP/1.0\r\n\r\n'
 	[[ "$output" != *hello-from-origin* ]]
 	run -0 timeout 20 sandbox network log --json "$BOX"
@@ -121,7 +121,7 @@ says() {
 	[[ "$output" == *3* ]]
 	run says 'POST http://ok.test/count HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: smuggled.test\r\n\r\n'
 	[[ "$output" == *3* ]]
-	! grep -q smuggled "$W/requests"
+	! grep -q smuggled "$W/requests" || false
 	grep -q '^80 - ok.test GET /hello$' "$W/requests"
 }
 

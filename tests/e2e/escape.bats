@@ -175,6 +175,6 @@ in_box() {
 	[[ $output != *$'\033'* ]]
 	run -0 timeout 20 sandbox operation list
 	[[ $output != *$'\033'* ]]
-	! grep -q '^2026-01-01T00:00:00.000000Z error forged' "$SBX_DIR/log"
-	! grep -q $'\033' "$SBX_DIR/log"
+	! grep -q '^2026-01-01T00:00:00.000000Z error forged' "$SBX_DIR/log" || false
+	! grep -q $'\033' "$SBX_DIR/log" || false
 }

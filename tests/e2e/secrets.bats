@@ -63,7 +63,7 @@ sum_of() {
 	local v
 	for v in "$ENV_VALUE" "$FILE_VALUE"; do
 		! grep -rqaF "$v" "$SBX_DIR" "$BATS_TEST_TMPDIR" "/dev/shm" || { grep -rlaF "$v" "$SBX_DIR" "$BATS_TEST_TMPDIR" /dev/shm; false; }
-		! grep -rqaF "$(printf %s "$v" | base64)" "$SBX_DIR"
+		! grep -rqaF "$(printf %s "$v" | base64)" "$SBX_DIR" || false
 	done
 	[ "$(stat -c %a "$SBX_DIR/state/secret.key")" = 600 ]
 }

@@ -25,7 +25,8 @@ struct share {
 	const struct share_request *rq;
 	uint32_t stream;
 	char url[URL_MAX];
-	char label[64]; /* of the address: asked for again after a loss */
+	char label[64];   /* of the address: asked for again after a loss */
+	int64_t until_us; /* the end the server told first, on its clock; 0: not yet */
 	bool told, again, ended, down_said;
 	struct error failure;
 	struct heartbeat beat;
@@ -123,6 +124,7 @@ static void on_accepted(void *ctx, struct mux *m, uint32_t stream, const struct 
 	*line = '\0';
 	text_escape(text, strlen(text), s->url, sizeof(s->url));
 	keep_label(s);
+	s->until_us = until;
 	if (s->rq->ready(s->rq->ctx, s->url, until, s->told, &err) != 0)
 		fail(s, err.code, err.message);
 	s->told = true;
@@ -167,6 +169,8 @@ static int connect_to(struct share *s, bool again, struct error *err)
 	tlv_add_u64(&open, MUX_F_PORT, s->rq->port);
 	tlv_add_str(&open, MUX_F_NAME, s->label[0] ? s->label : s->rq->subdomain);
 	tlv_add_u64(&open, MUX_F_ACTION, s->rq->keep_host ? MUX_SHARE_KEEP_HOST : MUX_SHARE_REWRITE_HOST);
+	if (s->until_us)
+		tlv_add_u64(&open, MUX_F_DEADLINE_US, (uint64_t)s->until_us);
 	muxconn_start(&s->conn, &handler);
 	s->stream = mux_open(s->conn.mux, &open, 0, err);
 	heartbeat_start(&s->beat);

@@ -94,6 +94,18 @@ static int claim(struct controller *c, const struct caller *who, const struct sh
 	return change_commit(&ch, err);
 }
 
+/* The hard end: what is connected again goes on with the time that was left. */
+static int set_end(struct controller *c, const struct share_request *q, int64_t ttl_ms, struct tunnel *t, struct error *err)
+{
+	int64_t ahead = store_wall(c->store, t->created_us) - t->created_us;
+	t->expires_us = t->created_us + ttl_ms * 1000;
+	if (q->until_us && q->until_us - ahead < t->expires_us)
+		t->expires_us = q->until_us - ahead;
+	if (t->expires_us > t->created_us)
+		return 0;
+	return error_set(err, ERR_EXPIRED, "the time of this shared port is over (edge.share_ttl)");
+}
+
 int controller_share_begin(struct controller *c, const struct caller *who, const struct share_request *q, struct tunnel *ret, struct id *ret_old,
 			   struct error *err)
 {
@@ -105,9 +117,8 @@ int controller_share_begin(struct controller *c, const struct caller *who, const
 		return error_set(err, ERR_UNAVAILABLE, "this server shares no ports of its users' machines (edge.share is not set)");
 	t.sandbox = t.id;
 	snprintf(t.tenant, sizeof(t.tenant), "%s", who->tenant);
-	if (claim(c, who, q, &t, err) != 0)
+	if (claim(c, who, q, &t, err) != 0 || set_end(c, q, o.share_ttl_ms, &t, err) != 0)
 		return -1;
-	t.expires_us = t.created_us + o.share_ttl_ms * 1000;
 	tunnel_address(&o, &t);
 	struct share *s = xcalloc(1, sizeof(*s));
 	s->t = t;

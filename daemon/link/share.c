@@ -99,16 +99,17 @@ static void tell(const struct shared_port *p, struct mux *m, uint32_t stream)
 
 int shared_port_open(struct shared_ports *all, const struct caller *who, struct mux *m, uint32_t stream, const struct tlv *fields, struct error *err)
 {
-	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_PORT, MUX_F_NAME, MUX_F_ACTION };
+	static const enum mux_field allowed[] = { MUX_F_KIND, MUX_F_WINDOW, MUX_F_PORT, MUX_F_NAME, MUX_F_ACTION, MUX_F_DEADLINE_US };
 	auto_free char *label = NULL;
-	uint64_t port = tlv_u64(fields, MUX_F_PORT, 0);
+	uint64_t port = tlv_u64(fields, MUX_F_PORT, 0), until = tlv_u64(fields, MUX_F_DEADLINE_US, 0);
 	struct tunnel t;
 	struct id old;
 	if (tlv_only(fields, allowed, ARRAY_LEN(allowed), err) != 0 || tlv_str(fields, MUX_F_NAME, TUNNEL_LABEL_MAX + 1, &label, err) != 0)
 		return -1;
 	if (port < 1 || port > UINT16_MAX)
 		return error_set(err, ERR_INVALID, "a port is 1 to 65535");
-	struct share_request q = { .port = (uint16_t)port, .label = label, .keep_host = tlv_u64(fields, MUX_F_ACTION, 0) == MUX_SHARE_KEEP_HOST };
+	struct share_request q = { .port = (uint16_t)port, .label = label, .keep_host = tlv_u64(fields, MUX_F_ACTION, 0) == MUX_SHARE_KEEP_HOST,
+				   .until_us = until < INT64_MAX / 2 ? (int64_t)until : 0 };
 	if (controller_share_begin(all->controller, who, &q, &t, &old, err) != 0)
 		return -1;
 	struct shared_port *before = old.text[0] ? find(all, &old) : NULL;

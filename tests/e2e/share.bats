@@ -129,6 +129,19 @@ visit() {
 	grep -q 'edge.share_ttl' "$SBX_DIR/short.err"
 }
 
+@test "a connection made again gets no more time than was left" {
+	sbx_kill TERM
+	sbx_daemon --set "edge.listen=127.0.0.1:$EDGE" --set edge.share=true --set edge.share_ttl=5s
+	share again "$PORT"
+	sbx_kill KILL
+	sleep 5.2
+	sbx_daemon --set "edge.listen=127.0.0.1:$EDGE" --set edge.share=true --set edge.share_ttl=1h
+	local pid=$(cat "$SBX_DIR/again.share") rc=0
+	wait "$pid" || rc=$?
+	[ "$rc" -eq 3 ]
+	grep -q 'edge.share_ttl' "$SBX_DIR/again.err"
+}
+
 @test "off unless the server enables it" {
 	sbx_kill TERM
 	sbx_daemon --set "edge.listen=127.0.0.1:$EDGE"

@@ -489,7 +489,12 @@ load_test_image() {
 
 # Sandboxes are ended by who says so, and the daemon that would look after them only then.
 end_daemon() {
-	"$prefix/bin/sandbox" daemon status >/dev/null 2>&1 || return 0
+	if ! "$prefix/bin/sandbox" daemon status >/dev/null 2>&1; then
+		# Sandboxes outlive their daemon, and only a daemon ends them.
+		[ "$purge" -eq 1 ] && [ -n "$(ls -A "$(records | head -n 1)/sandboxes" 2>/dev/null)" ] || return 0
+		say "starting the local daemon: sandboxes of it are left"
+		"$prefix/bin/sandbox" daemon start >"$log" 2>&1 || die_logged 5 "the daemon did not start, so its sandboxes cannot be ended; nothing was removed"
+	fi
 	live=$("$prefix/bin/sandbox" list -q 2>/dev/null | wc -l)
 	if [ "$live" -gt 0 ]; then
 		[ "$yes" -eq 1 ] || die "$live sandboxes still run (sandbox list): end them, or give --yes; nothing was removed"

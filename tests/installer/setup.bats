@@ -140,18 +140,27 @@ uninstall() {
 	timeout 300 make -s -C "$TOP" BUILD="$BUILD" -o all install PREFIX="$DIR/p"
 	mkdir -p "$DIR/state/sandbox" "$DIR/config/sandbox"
 	local pid sock=$DIR/d.sock
-	"$DIR/p/bin/sandboxd" --set "daemon.state_dir=$DIR/state/sandbox" --set "daemon.socket=$sock" --set "worker.docker_socket=$DOCKER_SOCKET" --set worker.gvisor_runtime= \
-		--set policy.max_host_pressure=1 >"$DIR/daemon.log" 2>&1 </dev/null 3>&- 4>&- &
-	pid=$!
-	echo $pid >"$DIR/pid"
-	until_ok 60 curl -fs --max-time 5 --unix-socket "$sock" http://x/readyz -o /dev/null
+	cat >"$DIR/start" <<-TXT
+		#!/bin/bash
+		"$DIR/p/bin/sandboxd" --set "daemon.state_dir=$DIR/state/sandbox" --set "daemon.socket=$sock" --set "worker.docker_socket=$DOCKER_SOCKET" \
+			--set worker.gvisor_runtime= --set policy.max_host_pressure=1 >>"$DIR/daemon.log" 2>&1 </dev/null 3>&- 4>&- &
+		echo \$! >"$DIR/pid"
+		for _ in {1..600}; do
+			curl -fs --max-time 5 --unix-socket "$sock" http://x/readyz -o /dev/null && exit 0
+			sleep 0.1
+		done
+		exit 1
+	TXT
+	chmod 755 "$DIR/start"
+	"$DIR/start"
 	# Its own daemon is found by the address; stopping it is tried by a program in its place, since no service manager started it.
 	mv "$DIR/p/bin/sandbox" "$DIR/real"
 	cat >"$DIR/p/bin/sandbox" <<-TXT
 		#!/bin/bash
 		case "\$1 \$2" in
-		"daemon status") kill -0 $pid ;;
-		"daemon stop") kill $pid ;;
+		"daemon status") curl -fs --max-time 5 --unix-socket "$sock" http://x/readyz -o /dev/null ;;
+		"daemon start") "$DIR/start" ;;
+		"daemon stop") kill \$(cat "$DIR/pid") ;;
 		"image remove") exit 0 ;;
 		*) exec "$DIR/real" --server "unix://$sock" "\$@" ;;
 		esac
@@ -164,6 +173,13 @@ uninstall() {
 	run -1 uninstall --purge
 	[[ $output == *"1 sandboxes still run"*"nothing was removed"* ]]
 	[ -x "$DIR/p/bin/sandboxd" ]
+	# A daemon that was stopped is started: only it can end what outlived it.
+	kill "$(cat "$DIR/pid")"
+	sbx_gone "$(cat "$DIR/pid")"
+	run -1 uninstall --purge
+	[[ $output == *"starting the local daemon"*"1 sandboxes still run"* ]]
+	[ -x "$DIR/p/bin/sandboxd" ]
+	pid=$(cat "$DIR/pid")
 	run -0 uninstall --purge --yes
 	echo "$output"
 	sbx_gone "$pid"

@@ -62,7 +62,7 @@ bool origins_host_allowed(const struct origins *o, const struct listener *l, con
 		if (strlen(o->hosts.items[i]) == n && strncasecmp(host, o->hosts.items[i], n) == 0)
 			return true;
 	/* A certificate already binds the name, and beyond loopback the names are the network's business. */
-	if (o->hosts.len == 0 && (l->front || !l->loopback))
+	if (o->hosts.len == 0 && (l->tls || !l->loopback))
 		return true;
 	return is_loopback_name(l, host);
 }

@@ -258,6 +258,7 @@ int api_listen_tcp(struct api *a, const char *address, uint16_t *ret_port, struc
 		return -1;
 	l->port = ntohs(at.sa.any.sa_family == AF_INET ? at.sa.v4.sin_port : at.sa.v6.sin6_port);
 	l->loopback = address_loopback(&at);
+	l->tls = tls;
 	if (start_carrier(a, err) != 0 || (tls ? start_front(l, err) : start(l, err)) != 0) {
 		close_fdp(&l->fd);
 		return -1;

@@ -20,6 +20,7 @@ struct listener {
 	struct api *api;
 	bool tcp;
 	bool loopback;       /* TCP: reachable from this machine alone */
+	bool tls;            /* TCP; known before the first request, which front is not */
 	uint16_t port;       /* TCP */
 	struct front *front; /* TLS: it accepts; fd is -1 */
 	int fd;

@@ -210,6 +210,7 @@ static void host_names(void **state)
 	(void)state;
 	struct origins any, listed;
 	struct listener plain = { .tcp = true, .loopback = true, .port = 80 }, wide = { .tcp = true, .port = 80 };
+	struct listener certified = { .tcp = true, .loopback = true, .tls = true, .port = 443 };
 	assert_int_equal(origins_parse("", "", &any, NULL), 0);
 	assert_int_equal(origins_parse("", "sandbox.example, [2001:db8::1]", &listed, NULL), 0);
 	assert_true(origins_host_allowed(&any, &plain, "localhost"));
@@ -219,6 +220,8 @@ static void host_names(void **state)
 	assert_false(origins_host_allowed(&any, &plain, "localhost.evil"));
 	assert_false(origins_host_allowed(&any, &plain, "evil"));
 	assert_true(origins_host_allowed(&any, &wide, "whatever.example"));
+	/* Also for the first request, which may come before the front is known to be up. */
+	assert_true(origins_host_allowed(&any, &certified, "whatever.example"));
 	assert_true(origins_host_allowed(&listed, &wide, "Sandbox.Example:8443"));
 	assert_true(origins_host_allowed(&listed, &wide, "[2001:db8::1]"));
 	assert_true(origins_host_allowed(&listed, &wide, "127.0.0.1"));

@@ -71,6 +71,45 @@ static void check(int rc, const struct error *err)
 		fail_msg("%s", err->message);
 }
 
+static void run_sql(struct world *w, const char *sql)
+{
+	auto_free char *path = xasprintf("%s/store.db", w->dir);
+	sqlite3 *db = NULL;
+	int rc;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	sqlite3_busy_timeout(db, WAIT_MS);
+	rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+	if (rc != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
+/* The upstream of every world; what a test makes of it has to be in place before the worker's threads are. */
+static const struct upstream_ops *local_ops;
+static struct upstream_ops watched_ops;
+/* While set, the controller gave the create to another node while this one could not be asked. */
+static struct world *_Atomic elsewhere;
+static atomic_int told_elsewhere;
+
+static int complete_watched(struct upstream *up, const struct completion *done, struct error *err)
+{
+	struct world *w = atomic_load(&elsewhere);
+	if (!w)
+		return local_ops->complete(up, done, err);
+	if (atomic_fetch_add(&told_elsewhere, 1) == 0)
+		run_sql(w, "UPDATE sandboxes SET node_id = 'another'; UPDATE operations SET node_id = 'another'");
+	return error_set(err, ERR_FORBIDDEN, "the operation is not of this node");
+}
+
+static void watch(struct upstream *up)
+{
+	local_ops = up->ops;
+	watched_ops = *local_ops;
+	watched_ops.complete = complete_watched;
+	up->ops = &watched_ops;
+}
+
 static void world_start(struct world *w)
 {
 	struct error err = ERROR_INIT;
@@ -84,6 +123,7 @@ static void world_start(struct world *w)
 	assert_int_equal(pthread_create(&w->loop, NULL, run_loop, w->base), 0);
 	w->links = initlinks_new(w->base, w->dir);
 	w->up = upstream_local(w->controller);
+	watch(w->up);
 	w->execs = execs_new(w->base, w->up, w->links, w->dir);
 	check(fake_runtime_new(w->dir, &w->runtime, &err), &err);
 	wo = (struct worker_options){
@@ -364,20 +404,6 @@ static void what_a_command_wrote_outlives_its_sandbox(void **state)
 	wait_traceless(w, &id);
 }
 
-static void run_sql(struct world *w, const char *sql)
-{
-	auto_free char *path = xasprintf("%s/store.db", w->dir);
-	sqlite3 *db = NULL;
-	int rc;
-
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	sqlite3_busy_timeout(db, WAIT_MS);
-	rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
-	if (rc != SQLITE_OK)
-		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
-	sqlite3_close(db);
-}
-
 /* As when the disk is full for a while: neither operation stays as it was, and the delete does not wait for ever. */
 static void an_end_that_cannot_be_recorded_is_recorded_later(void **state)
 {
@@ -409,31 +435,14 @@ static void an_end_that_cannot_be_recorded_is_recorded_later(void **state)
 	log_set_level(LOG_LEVEL_ERROR);
 }
 
-/* The controller gave the create to another node while this one could not be asked. */
-static struct world *elsewhere;
-static atomic_int told_elsewhere;
-
-static int complete_elsewhere(struct upstream *up, const struct completion *done, struct error *err)
-{
-	(void)up;
-	(void)done;
-	if (atomic_fetch_add(&told_elsewhere, 1) == 0)
-		run_sql(elsewhere, "UPDATE sandboxes SET node_id = 'another'; UPDATE operations SET node_id = 'another'");
-	return error_set(err, ERR_FORBIDDEN, "the operation is not of this node");
-}
-
 static void what_was_placed_elsewhere_meanwhile_is_removed(void **state)
 {
 	struct world *w = *state;
 	struct id op;
 
 	need_init(w);
-	const struct upstream_ops *before = w->up->ops;
-	struct upstream_ops ops = *before;
-	ops.complete = complete_elsewhere;
-	elsewhere = w;
 	atomic_store(&told_elsewhere, 0);
-	w->up->ops = &ops;
+	atomic_store(&elsewhere, w);
 	struct id id = ask_create(w, "any/image", &op);
 	int64_t until = clock_mono_ms() + WAIT_MS;
 	while (atomic_load(&told_elsewhere) == 0 && clock_mono_ms() < until)
@@ -441,7 +450,7 @@ static void what_was_placed_elsewhere_meanwhile_is_removed(void **state)
 	wait_traceless(w, &id);
 	/* It is not told again and again. */
 	assert_int_equal(atomic_load(&told_elsewhere), 1);
-	w->up->ops = before;
+	atomic_store(&elsewhere, NULL);
 }
 
 static void the_worker_knows_a_moved_deadline(void **state)

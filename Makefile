@@ -236,6 +236,15 @@ SECONDS ?= 300
 crashes: all tools
 	$(Q)BUILD=$(abspath $(BUILD)) TOP=$(CURDIR) CRASH_SECONDS=$(SECONDS) CRASH_SEED=$(SEED) bats --show-output-of-passing-tests tests/e2e/crashes.bats
 
+# The programs and the units instrumented: all units, then the bats files of check-full or those of ASAN_BATS, TSAN_BATS.
+asan tsan: tools
+	$(Q)ONLY=$@ FULL=1 BATS_FILE_TIMEOUT=1800 BUILD=$(abspath $(BUILD)) tests/lib/run-all $(abspath $(BUILD))
+
+# Load of every kind for MINUTES, with assertions about what was done and what has grown.
+MINUTES ?= 60
+soak: all tools
+	$(Q)tests/bench/soak $(abspath $(BUILD)) $(MINUTES)
+
 bench: all tools $(BUILD)/tests/test_scale
 	$(Q)tests/bench/run $(abspath $(BUILD))
 	$(Q)tests/bench/edge $(abspath $(BUILD))
@@ -306,6 +315,6 @@ clean:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke faults crashes bench generate lint install install-client install-server uninstall dist clean
+.PHONY: all check check-full check-clients unit units-build tools fuzz fuzz-smoke faults crashes asan tsan soak bench generate lint install install-client install-server uninstall dist clean
 .DELETE_ON_ERROR:
 .SECONDARY:

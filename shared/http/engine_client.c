@@ -1,7 +1,8 @@
 /*
- * Engine API client. A connection is kept in a share of its own, and idle shares wait in a small pool; a call takes one
- * (or makes one) and is alone on it. The easy handle is new for each call: libcurl 7.88 keeps a pointer to the last header
- * of one answer in it and reads it, freed by then, where the next answer begins with a folded line.
+ * Engine API client. Each call has a handle and a connection of its own, which on a unix socket costs a fraction of what the
+ * engine does for it. A handle is not used again: libcurl 7.88 keeps a pointer to the last header of one answer in it and
+ * reads it, freed by then, where the next answer begins with a folded line; and what keeps connections apart from handles
+ * there (a share) does not survive a failed allocation.
  */
 #include "shared/http/engine_client.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POOL_MAX = 4, CONNECT_MS = 5000 };
+enum { CONNECT_MS = 5000 };
 
 /* Create needs 1.40 (mount options, PidsLimit as sent); newer than 1.47 has not been tried. */
 enum { API_MAJOR = 1, API_OLDEST = 40, API_NEWEST = 47 };
@@ -22,8 +23,6 @@ enum { API_MAJOR = 1, API_OLDEST = 40, API_NEWEST = 47 };
 struct engine {
 	char *path;
 	pthread_mutex_t lock;
-	CURLSH *idle[POOL_MAX];
-	size_t n_idle;
 	char version[16]; /* "": not asked yet */
 };
 
@@ -31,7 +30,6 @@ struct engine {
 struct call {
 	const struct engine_request *r;
 	CURL *curl;
-	CURLSH *kept; /* holds the connection */
 	struct buf body;
 	struct curl_slist *headers;
 	bool stopped, too_large, read_failed;
@@ -69,8 +67,6 @@ void engine_free(struct engine *e)
 {
 	if (!e)
 		return;
-	for (size_t i = 0; i < e->n_idle; i++)
-		curl_share_cleanup(e->idle[i]);
 	pthread_mutex_destroy(&e->lock);
 	free(e->path);
 	free(e);
@@ -81,43 +77,11 @@ void engine_answer_done(struct engine_answer *a)
 	buf_done(&a->body);
 }
 
-static CURLSH *kept_new(void)
-{
-	CURLSH *kept = curl_share_init();
-
-	if (kept && curl_share_setopt(kept, CURLSHOPT_SHARE, CURL_LOCK_DATA_CONNECT) != CURLSHE_OK) {
-		curl_share_cleanup(kept);
-		kept = NULL;
-	}
-	return kept;
-}
-
-/* False: libcurl gives none. */
-static bool call_begin(struct engine *e, struct call *c)
-{
-	pthread_mutex_lock(&e->lock);
-	if (e->n_idle > 0)
-		c->kept = e->idle[--e->n_idle];
-	pthread_mutex_unlock(&e->lock);
-	if (!c->kept)
-		c->kept = kept_new();
-	c->curl = curl_easy_init();
-	return c->kept && c->curl && curl_easy_setopt(c->curl, CURLOPT_SHARE, c->kept) == CURLE_OK;
-}
-
-static void call_end(struct engine *e, struct call *c, bool healthy)
+static void call_end(struct call *c)
 {
 	curl_easy_cleanup(c->curl);
 	curl_slist_free_all(c->headers);
 	buf_done(&c->body);
-	pthread_mutex_lock(&e->lock);
-	if (healthy && e->n_idle < POOL_MAX) {
-		e->idle[e->n_idle++] = c->kept;
-		c->kept = NULL;
-	}
-	pthread_mutex_unlock(&e->lock);
-	if (c->kept)
-		curl_share_cleanup(c->kept);
 }
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
@@ -280,15 +244,13 @@ static int call_error(const struct call *c, const struct engine *e, CURLcode rc,
 static int perform(struct engine *e, const struct engine_request *r, const char *url, struct engine_answer *ret, struct error *err)
 {
 	int64_t now = clock_mono_ms();
-	struct call c = { .r = r, .body = BUF_INIT_MAX(ENGINE_ANSWER_MAX), .last_moved_ms = now, .last_tick_ms = now };
+	struct call c = { .r = r, .curl = curl_easy_init(), .body = BUF_INIT_MAX(ENGINE_ANSWER_MAX), .last_moved_ms = now, .last_tick_ms = now };
 	long status = 0;
 	CURLcode rc;
 	int result = 0;
 
-	if (!call_begin(e, &c)) {
-		call_end(e, &c, false);
+	if (!c.curl)
 		return error_set(err, ERR_INTERNAL, "libcurl gives no handle");
-	}
 	set_options(&c, e, url);
 	rc = curl_easy_perform(c.curl);
 	curl_easy_getinfo(c.curl, CURLINFO_RESPONSE_CODE, &status);
@@ -299,7 +261,7 @@ static int perform(struct engine *e, const struct engine_request *r, const char 
 		ret->body = c.body;
 		c.body = (struct buf)BUF_INIT;
 	}
-	call_end(e, &c, rc == CURLE_OK);
+	call_end(&c);
 	return result;
 }
 
@@ -322,14 +284,12 @@ static size_t on_version_header(char *p, size_t size, size_t n, void *ctx)
 static int ask_version(struct engine *e, char ret[static 16], struct error *err)
 {
 	struct engine_request r = { .method = "GET", .path = "/_ping", .timeout_ms = 5000 };
-	struct call c = { .r = &r, .body = BUF_INIT_MAX(64 * 1024) };
+	struct call c = { .r = &r, .curl = curl_easy_init(), .body = BUF_INIT_MAX(64 * 1024) };
 	CURLcode rc;
 	int result = 0;
 
-	if (!call_begin(e, &c)) {
-		call_end(e, &c, false);
+	if (!c.curl)
 		return error_set(err, ERR_INTERNAL, "libcurl gives no handle");
-	}
 	ret[0] = '\0';
 	set_options(&c, e, "http://engine/_ping");
 	curl_easy_setopt(c.curl, CURLOPT_HEADERFUNCTION, on_version_header);
@@ -339,7 +299,7 @@ static int ask_version(struct engine *e, char ret[static 16], struct error *err)
 		result = call_error(&c, e, rc, err);
 	else if (ret[0] == '\0')
 		result = error_set(err, ERR_UNAVAILABLE, "what answers at %s names no API version: it is no Docker Engine", e->path);
-	call_end(e, &c, rc == CURLE_OK);
+	call_end(&c);
 	return result;
 }
 

@@ -1,5 +1,5 @@
 /*
- * A client for the Docker Engine API over its unix socket, on libcurl: kept connections (one per call in hand), a
+ * A client for the Docker Engine API over its unix socket, on libcurl: a connection for each call, a
  * deadline on every call, bodies streamed from a descriptor and to a callback, answers of bounded size.
  * Any thread; blocking. Daemon only: loading libcurl costs milliseconds the CLI does not have.
  */

@@ -45,10 +45,11 @@ void *xcalloc(size_t count, size_t size)
 
 void *xrealloc(void *p, size_t count, size_t size)
 {
-	void *q = NULL;
+	void *q;
 	size_t n = count * size;
-	bool possible = !size || count <= SIZE_MAX / size;
-	while (!possible || !(q = realloc(p, n ? n : 1)))
+	if (size && count > SIZE_MAX / size)
+		out_of_memory(); /* waiting does not mend it */
+	while (!(q = realloc(p, n ? n : 1)))
 		no_memory();
 	return q;
 }

@@ -146,7 +146,7 @@ static struct call_in *of(struct stream *s)
 	return container_of(s, struct call_in, stream);
 }
 
-/* Answers may hold secrets. */
+/* Requests and answers may hold secrets. */
 static void wipe(struct buf *b)
 {
 	if (b->data)
@@ -158,7 +158,7 @@ static void call_free(struct call_in *c)
 {
 	c->s.release(c->s.ctx);
 	close_fdp(&c->fd);
-	buf_done(&c->body);
+	wipe(&c->body);
 	wipe(&c->out);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
@@ -316,7 +316,8 @@ static void gone(struct call_in *c)
 	c->gone = true;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
-	if (!c->asked)
+	/* Else a thread has it, and will post that it is done. */
+	if (!c->asked || c->done)
 		call_free(c);
 }
 

@@ -81,6 +81,14 @@ static struct asking *asking_new(struct caller_link *l, const char *method, unsi
 	return a;
 }
 
+/* Requests may hold secrets, and answers some that nobody took. */
+static void wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_done(b);
+}
+
 static void unref(struct asking *a)
 {
 	pthread_mutex_lock(&a->lock);
@@ -88,10 +96,8 @@ static void unref(struct asking *a)
 	pthread_mutex_unlock(&a->lock);
 	if (!last)
 		return;
-	if (a->in.data)
-		explicit_bzero(a->in.data, a->in.cap); /* it may hold secrets that nobody took */
-	buf_done(&a->out);
-	buf_done(&a->in);
+	wipe(&a->out);
+	wipe(&a->in);
 	pthread_cond_destroy(&a->changed);
 	pthread_mutex_destroy(&a->lock);
 	free(a->method);

@@ -80,6 +80,8 @@ void engine_answer_done(struct engine_answer *a)
 static void call_end(struct call *c)
 {
 	curl_easy_cleanup(c->curl);
+	for (struct curl_slist *h = c->headers; h; h = h->next)
+		explicit_bzero(h->data, strlen(h->data));
 	curl_slist_free_all(c->headers);
 	buf_done(&c->body);
 }
@@ -151,6 +153,7 @@ static void add_header(struct call *c, const char *name, const char *value)
 	auto_free char *line = xasprintf("%s: %s", name, value);
 
 	c->headers = curl_slist_append(c->headers, line);
+	explicit_bzero(line, strlen(line)); /* one of them is a login */
 }
 
 static void set_body(struct call *c)

@@ -297,7 +297,7 @@ const struct verb verb_image = {
 		  "pushing and removing need admin rights, since all tenants share image names.\n"
 		  "\n"
 		  "A login to a registry belongs to a tenant and is kept on the server, sealed as secrets are; workers get it for a pull alone. An image "
-		  "that was pulled with a login is private: also where a worker has it already, another tenant may use it only when its registry says so.",
+		  "that needed a login is private: also where a worker has it already, another tenant may use it only when its registry says so.",
 	.examples = examples,
 	.subverbs = subverbs,
 };

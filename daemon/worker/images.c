@@ -62,10 +62,25 @@ int worker_image_allowed(struct worker *w, const char *name, struct error *err)
 	return w->o.runtime->ops->image_allowed(w->o.runtime, name, false, err);
 }
 
+/* Whether a pull with this login will need it: what everybody can have is everybody's, also when it is fetched with a login. The registry
+ * has to agree first, or whoever has a login, even a wrong one, could take from all others what is here under a name. */
+static int needs_login(struct worker *w, const struct image_pull *p, bool *ret, struct error *err)
+{
+	const struct runtime_ops *ops = w->o.runtime->ops;
+	*ret = p->login && p->login->n > 0;
+	if (!*ret || rights_private(w->rights, p->image) || !ops->image_verify)
+		return 0;
+	if (ops->image_verify(w->o.runtime, p->image, NULL, NULL) != 0)
+		return ops->image_verify(w->o.runtime, p->image, p->login, err);
+	*ret = false;
+	return 0;
+}
+
 /* The mark is there before the image is: what a killed worker left half done is nobody else's either. */
 int image_fetch(struct worker *w, const struct image_pull *p, struct error *err)
 {
-	if (p->login && p->login->n > 0 && rights_mark(w->rights, p->image, err) != 0)
+	bool private;
+	if (needs_login(w, p, &private, err) != 0 || (private && rights_mark(w->rights, p->image, err) != 0))
 		return -1;
 	return w->o.runtime->ops->image_pull(w->o.runtime, p, err);
 }

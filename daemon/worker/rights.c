@@ -15,7 +15,8 @@
 enum {
 	ANSWERS = 256,          /* remembered; the oldest goes first */
 	FRESH_MS = 60 * 1000,   /* so long an answer of a registry holds */
-	FILE_MAX = 4 * 1024 * 1024,
+	REPOSITORY_MAX = 520,
+	FILE_MAX = 2 * LIMIT_PRIVATE_REPOSITORIES * REPOSITORY_MAX,
 	HASH = 32,
 };
 
@@ -37,8 +38,6 @@ static void repository_of(const struct image_ref *ref, char *ret, size_t n)
 {
 	snprintf(ret, n, "%s/%s", ref->registry, ref->repository);
 }
-
-enum { REPOSITORY_MAX = 520 };
 
 static bool is_private(const struct rights *r, const char *image)
 {
@@ -81,11 +80,16 @@ void rights_free(struct rights *r)
 	free(r);
 }
 
-static int save(struct rights *r, struct error *err)
+/* Those there are and one more. */
+static int save_with(struct rights *r, const char *repository, struct error *err)
 {
 	auto_buf text = BUF_INIT;
+	if (r->private.len >= LIMIT_PRIVATE_REPOSITORIES)
+		return error_set(err, ERR_NO_CAPACITY, "this worker knows %d private repositories, the limit: those no longer used can be taken out of %s while it is stopped",
+				 LIMIT_PRIVATE_REPOSITORIES, r->path);
 	for (size_t i = 0; i < r->private.len; i++)
 		buf_addf(&text, "%s\n", r->private.items[i]);
+	buf_addf(&text, "%s\n", repository);
 	return io_write_file_atomic(r->path, buf_str(&text), text.len, 0600, true, err);
 }
 
@@ -108,10 +112,8 @@ int rights_mark(struct rights *r, const char *image, struct error *err)
 		return error_set(err, ERR_INVALID, "an image id names no repository");
 	repository_of(&ref, repository, sizeof(repository));
 	pthread_mutex_lock(&r->lock);
-	if (!strv_has(&r->private, repository)) {
+	if (!strv_has(&r->private, repository) && (rc = save_with(r, repository, err)) == 0)
 		strv_add(&r->private, repository);
-		rc = save(r, err);
-	}
 	pthread_mutex_unlock(&r->lock);
 	return rc;
 }

@@ -1,5 +1,5 @@
 /*
- * Which images of this machine are not everybody's: a repository that was once pulled from with a login is private from then on, and who
+ * Which images of this machine are not everybody's: a repository that once needed a login for a pull is private from then on, and who
  * names an image of it is let have it only when its registry says so. Kept in the state directory. Any thread.
  */
 #ifndef SANDBOX_DAEMON_WORKER_RIGHTS_H
@@ -17,7 +17,8 @@ struct rights;
 int rights_new(const char *state_dir, struct rights **ret, struct error *err);
 void rights_free(struct rights *r);
 
-/* The repository of this image (a reference, no id) is private from now on; on disk when this returns. */
+/* The repository of this image (a reference, no id) is private from now on; on disk when this returns. ERR_NO_CAPACITY at the
+ * limit PRIVATE_REPOSITORIES; nothing is changed by a failure. */
 int rights_mark(struct rights *r, const char *image, struct error *err);
 bool rights_private(struct rights *r, const char *image);
 /* What its registry is to be asked about before somebody uses an image that is here, of these names: a reference to free, or NULL: it is

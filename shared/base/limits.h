@@ -82,6 +82,7 @@
 	LIMIT(SECRETS_PER_SANDBOX, 32, "secrets", "secrets one sandbox may use") \
 	LIMIT(PUSH_NODES_MAX, 1024, "nodes", "nodes that one push of an image names") \
 	LIMIT(REGISTRIES_PER_TENANT, 64, "registries", "image registries one tenant has a login for") \
+	LIMIT(PRIVATE_REPOSITORIES, 4096, "repositories", "repositories of images that one worker remembers as private") \
 	LIMIT(REGISTRY_PASSWORD_MAX, 16 * 1024, "bytes", "the password or token of a login to an image registry: it travels in a header") \
 	LIMIT(EGRESS_CONNECTIONS, 256, "connections", "connections that leave one sandbox at a time") \
 	LIMIT(EGRESS_CONNECTIONS_TOTAL, 4096, "connections", "the same of all sandboxes of a worker: each takes a descriptor") \

@@ -2,6 +2,7 @@
 #include "daemon/worker/rights.h"
 
 #include "shared/base/io.h"
+#include "shared/base/limits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,12 +120,50 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
 	assert_int_equal(rights_new(dir, &r, &err), -1);
 }
 
+static void what_could_not_be_kept_is_not_taken_for_kept(void **state)
+{
+	struct rights *r = opened();
+	struct error err = ERROR_INIT;
+	(void)state;
+	assert_int_equal(io_remove_tree(dir, NULL), 0);
+	assert_int_equal(rights_mark(r, "ghcr.io/org/app:1", &err), -1);
+	assert_false(rights_private(r, "ghcr.io/org/app:1"));
+	assert_int_equal(io_mkdirs(dir, 0700, &err), 0);
+	assert_int_equal(rights_mark(r, "ghcr.io/org/app:1", &err), 0);
+	rights_free(r);
+	r = opened();
+	assert_true(rights_private(r, "ghcr.io/org/app:1"));
+	rights_free(r);
+}
+
+static void so_many_are_remembered_and_read_again(void **state)
+{
+	struct error err = ERROR_INIT;
+	auto_free char *path = xasprintf("%s/private-images", dir);
+	auto_buf text = BUF_INIT;
+	(void)state;
+	for (int i = 1; i < LIMIT_PRIVATE_REPOSITORIES; i++)
+		buf_addf(&text, "%0200d.io/%0230d\n", i, i);
+	assert_int_equal(io_write_file_atomic(path, buf_str(&text), text.len, 0600, false, &err), 0);
+	for (int restart = 0; restart < 2; restart++) {
+		struct rights *r = opened();
+		assert_int_equal(rights_mark(r, "ghcr.io/org/app:1", &err), 0);
+		assert_int_equal(rights_mark(r, "ghcr.io/org/more:1", &err), -1);
+		assert_int_equal(err.code, ERR_NO_CAPACITY);
+		assert_true(rights_private(r, "ghcr.io/org/app:2"));
+		assert_false(rights_private(r, "ghcr.io/org/more:1"));
+		rights_free(r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_repository_pulled_from_with_a_login_is_private, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_holds_for_that_login_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_an_error, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_could_not_be_kept_is_not_taken_for_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(so_many_are_remembered_and_read_again, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,18 +40,46 @@ void rescue_stop(struct worker *w)
 	execs_on_late(w->o.execs, NULL, NULL);
 }
 
-bool rescue_starved(struct worker *w, const struct id *sandbox, pid_t inside, bool given_up)
+/* One at a time: who is done lets the sandbox go on, and what another has read of its processes meanwhile would be of others by now. */
+static void take_turn(struct worker *w, const struct id *sandbox)
+{
+	pthread_mutex_lock(&w->lock);
+	while (idmap_get(&w->in_rescue, sandbox))
+		pthread_cond_wait(&w->changed, &w->lock);
+	idmap_put(&w->in_rescue, sandbox, w);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void end_turn(struct worker *w, const struct id *sandbox)
+{
+	pthread_mutex_lock(&w->lock);
+	idmap_remove(&w->in_rescue, sandbox);
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static size_t end_from_outside(struct worker *w, const struct id *sandbox, pid_t inside, struct error *err)
 {
 	const struct runtime_ops *ops = w->o.runtime->ops;
-	struct error err = ERROR_INIT;
 	size_t ended = 0;
+
+	if (!ops->end_below) {
+		error_set(err, ERR_UNAVAILABLE, "this runtime does not show its processes");
+		return 0;
+	}
+	take_turn(w, sandbox);
+	(void)ops->end_below(w->o.runtime, sandbox, inside, &ended, err);
+	end_turn(w, sandbox);
+	return ended;
+}
+
+bool rescue_starved(struct worker *w, const struct id *sandbox, pid_t inside, bool given_up)
+{
+	struct error err = ERROR_INIT;
 
 	if (w->o.up->ops->wants_delete(w->o.up, sandbox))
 		return true;
-	if (!ops->end_below)
-		error_set(&err, ERR_UNAVAILABLE, "this runtime does not show its processes");
-	else
-		(void)ops->end_below(w->o.runtime, sandbox, inside, &ended, &err);
+	size_t ended = end_from_outside(w, sandbox, inside, &err);
 	if (ended > 0)
 		log_warn("worker", "its process 1 did not end a command in time, %zu processes were ended from outside sandbox=%s", ended, sandbox->text);
 	if (err.code == ERR_NONE || err.code == ERR_NOT_FOUND) /* the latter: init was faster after all */

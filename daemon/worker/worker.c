@@ -589,6 +589,7 @@ void worker_stop(struct worker *w)
 	open_net_free(w->open_net);
 	free_tasks(w->tasks);
 	idmap_done(&w->in_hand);
+	idmap_done(&w->in_rescue);
 	growth_forget(w, NULL);
 	idmap_done(&w->writable);
 	warm_done(w);

@@ -55,6 +55,7 @@ struct worker {
 	struct idmap writable;    /* struct growth of running sandboxes with a writable root */
 	struct idmap warm;        /* struct warm of sandboxes that wait in a pool */
 	struct idmap claimed;     /* those that did; values are not used */
+	struct idmap in_rescue;   /* sandboxes whose processes are being ended from outside; values are not used */
 	struct slew_clock clock;
 	struct idmap deadlines;   /* int64_t, us of the controller's clock, of sandboxes here: enforced while no controller can be asked */
 	struct settings settings;

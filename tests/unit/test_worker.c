@@ -8,6 +8,7 @@
 #include "daemon/store/store.h"
 #include "daemon/worker/exec.h"
 #include "daemon/worker/initlink.h"
+#include "daemon/worker/rights.h"
 #include "daemon/worker/watch.h"
 #include "daemon/worker/worker_priv.h"
 #include "shared/base/clock.h"
@@ -453,6 +454,144 @@ static void what_was_placed_elsewhere_meanwhile_is_removed(void **state)
 	atomic_store(&elsewhere, NULL);
 }
 
+/* --- images that need a login --- */
+
+/* A registry where one login has all, and nobody else but what is named "open". */
+static int asked, pulled;
+
+static int registry_verify(struct runtime *rt, const char *image, const struct secret *login, struct error *err)
+{
+	(void)rt;
+	asked++;
+	if (strstr(image, "/open") || (login && login->n == 5 && memcmp(login->bytes, "u\0one", 5) == 0))
+		return 0;
+	return error_set(err, ERR_FORBIDDEN, "no");
+}
+
+static int registry_pull(struct runtime *rt, const struct image_pull *p, struct error *err)
+{
+	(void)rt;
+	(void)p;
+	(void)err;
+	pulled++;
+	return 0;
+}
+
+static int fetch(struct worker *w, const char *image, const char *login, size_t n)
+{
+	auto_secret s = SECRET_INIT;
+	struct error err = ERROR_INIT;
+	secret_set(&s, login, n);
+	asked = pulled = 0;
+	return image_fetch(w, &(struct image_pull){ .image = image, .login = &s }, &err);
+}
+
+static void only_what_needs_a_login_becomes_private(void **state)
+{
+	struct world *w = *state;
+
+	need_init(w);
+	const struct runtime_ops *before = w->runtime->ops;
+	struct runtime_ops ops = *before;
+
+	ops.image_verify = registry_verify;
+	ops.image_pull = registry_pull;
+	w->runtime->ops = &ops;
+	/* A wrong login takes nothing from others, … */
+	assert_int_equal(fetch(w->worker, "r.io/closed:none", "u\0two", 5), -1);
+	assert_int_equal(pulled, 0);
+	assert_false(rights_private(w->worker->rights, "r.io/closed:1"));
+	/* … nor does one for what everybody can have. */
+	assert_int_equal(fetch(w->worker, "r.io/open:1", "u\0one", 5), 0);
+	assert_int_equal(pulled, 1);
+	assert_false(rights_private(w->worker->rights, "r.io/open:1"));
+	assert_int_equal(fetch(w->worker, "r.io/closed:1", "u\0one", 5), 0);
+	assert_int_equal(pulled, 1);
+	assert_true(rights_private(w->worker->rights, "r.io/closed:none"));
+	/* Then the pull itself is asked. */
+	assert_int_equal(fetch(w->worker, "r.io/closed:2", "u\0one", 5), 0);
+	assert_int_equal(asked, 0);
+	w->runtime->ops = before;
+}
+
+/* --- processes that are ended from outside --- */
+
+static atomic_int in_one_box, in_all, most_in_all;
+static atomic_bool crowded;
+static struct id box_of_two;
+
+static int end_below_slowly(struct runtime *rt, const struct id *sandbox, pid_t inside, size_t *ret_ended, struct error *err)
+{
+	bool shared = strcmp(sandbox->text, box_of_two.text) == 0;
+	(void)rt;
+	(void)inside;
+	(void)err;
+	int all = atomic_fetch_add(&in_all, 1) + 1;
+	if (all > atomic_load(&most_in_all))
+		atomic_store(&most_in_all, all);
+	if (shared && atomic_fetch_add(&in_one_box, 1) > 0)
+		atomic_store(&crowded, true);
+	/* Whoever may come in beside this one has come. */
+	int64_t until = clock_mono_ms() + (shared ? 200 : WAIT_MS);
+	while (clock_mono_ms() < until && (shared || atomic_load(&in_one_box) == 0))
+		usleep(POLL_US);
+	if (shared)
+		atomic_fetch_sub(&in_one_box, 1);
+	atomic_fetch_sub(&in_all, 1);
+	*ret_ended = 1;
+	return 0;
+}
+
+static bool not_to_be_deleted(struct upstream *up, const struct id *sandbox)
+{
+	(void)up;
+	(void)sandbox;
+	return false;
+}
+
+struct starving {
+	struct worker *worker;
+	struct id sandbox;
+};
+
+static void *starve(void *arg)
+{
+	struct starving *s = arg;
+	return rescue_starved(s->worker, &s->sandbox, 2, false) ? s : NULL;
+}
+
+static void a_sandbox_is_rescued_by_one_at_a_time_beside_others(void **state)
+{
+	struct world *w = *state;
+
+	need_init(w);
+	const struct runtime_ops *before = w->runtime->ops;
+	struct runtime_ops ops = *before;
+	struct starving s[3];
+	pthread_t threads[ARRAY_LEN(s)];
+	void *done;
+
+	const struct upstream_ops *up_before = w->up->ops;
+	struct upstream_ops up = *up_before;
+	ops.end_below = end_below_slowly;
+	w->runtime->ops = &ops;
+	up.wants_delete = not_to_be_deleted;
+	w->up->ops = &up;
+	box_of_two = id_new();
+	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
+		s[i] = (struct starving){ .worker = w->worker, .sandbox = i == 0 ? id_new() : box_of_two };
+		assert_int_equal(pthread_create(&threads[i], NULL, starve, &s[i]), 0);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
+		pthread_join(threads[i], &done);
+		assert_non_null(done);
+	}
+	w->runtime->ops = before;
+	w->up->ops = up_before;
+	assert_false(atomic_load(&crowded));
+	assert_true(atomic_load(&most_in_all) >= 2);
+}
+
 static void the_worker_knows_a_moved_deadline(void **state)
 {
 	struct world *w = *state;
@@ -714,6 +853,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_command_wrote_outlives_its_sandbox, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_end_that_cannot_be_recorded_is_recorded_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_was_placed_elsewhere_meanwhile_is_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(only_what_needs_a_login_becomes_private, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_sandbox_is_rescued_by_one_at_a_time_beside_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_worker_knows_a_moved_deadline, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_adopts_what_runs, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_restart_finds_what_ended_meanwhile, setup, teardown),

@@ -24,7 +24,8 @@ struct push {
 	struct node_port **to;
 	size_t n_to;
 	struct image_list found; /* the one image, as the source has it */
-	int fd;                  /* its archive; -1: not asked for yet */
+	int fd;                  /* its archive, whole; -1: not asked for yet */
+	struct error unread;     /* why it could not be had: it is asked for once */
 	int64_t bytes;
 	bool full;
 	cJSON *done;             /* {node, result} of those that have it now */
@@ -108,18 +109,23 @@ static bool keep(void *ctx, const void *data, size_t n)
 
 static int fetch(struct push *p, struct error *err)
 {
-	struct error e = ERROR_INIT;
-	if (p->fd >= 0)
-		return 0;
 	say(p, "reading it from", p->from->name);
 	p->fd = open(p->api->o.config->state_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (p->fd < 0)
 		return error_errno(err, "a file for the image in the state directory");
-	if (p->from->ops->image_save(p->from, p->image, keep, p, &e) == 0)
+	if (p->from->ops->image_save(p->from, p->image, keep, p, err) == 0)
 		return 0;
-	if (p->full)
-		return error_set(err, ERR_NO_CAPACITY, "the image cannot be kept on the controller's way: its disk is full, or it is over IMAGE_IMPORT_MIB");
-	return error_set(err, e.code, "%s", e.message);
+	close_fdp(&p->fd);
+	if (!p->full)
+		return -1;
+	return error_set(err, ERR_NO_CAPACITY, "the image cannot be kept on the controller's way: its disk is full, or it is over IMAGE_IMPORT_MIB");
+}
+
+static int archive(struct push *p, struct error *err)
+{
+	if (p->fd < 0 && p->unread.code == ERR_NONE)
+		(void)fetch(p, &p->unread);
+	return p->fd >= 0 ? 0 : error_set(err, p->unread.code, "%s", p->unread.message);
 }
 
 /* 1: it has it already; 0: it was brought; -1. */
@@ -137,7 +143,7 @@ static int bring(struct push *p, struct node_port *n, struct error *err)
 	image_list_done(&there);
 	if (has < 0 || same)
 		return has < 0 ? -1 : 1;
-	if (fetch(p, err) != 0)
+	if (archive(p, err) != 0)
 		return -1;
 	say(p, "bringing it to", n->name);
 	if (lseek(p->fd, 0, SEEK_SET) != 0)
@@ -230,6 +236,9 @@ static int read_push(struct push *p, struct request *r, struct error *err)
 		rc = error_set(err, ERR_INVALID, "image: '%s' has to be a name with a tag, or nothing could find it there", p->image);
 	if (rc == 0 && from && !(p->from = node_ports_named(r->api->o.nodes, from, err)))
 		rc = -1;
+	/* A list that came out empty is no wish for all. */
+	if (rc == 0 && to.len == 0 && cJSON_GetObjectItemCaseSensitive(j, "to"))
+		rc = error_set(err, ERR_INVALID, "to: name a node, or leave it out for all");
 	if (rc == 0)
 		rc = take_targets(p, r, &to, err);
 	strv_done(&to);

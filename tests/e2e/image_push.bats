@@ -87,6 +87,8 @@ digest_on() {
 	[[ $status -ne 0 && $output == *"--all"* ]]
 	run sandbox image push "$(digest_on w1 big:1)" w2
 	[[ $status -ne 0 && $output == *"a name with a tag"* ]]
+	run sandbox api -d - POST /v1/images/push <<<'{"image":"big:1","to":[]}'
+	[[ $status -ne 0 && $output == *"name a node"* ]]
 	# A worker that dies meanwhile is named.
 	fleet_kill w2 KILL
 	run timeout 60 sandbox image push big:1 w2

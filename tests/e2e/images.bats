@@ -49,6 +49,8 @@ try() {
 	login red puller wrong-password
 	run try red "$REGISTRY/priv/app:1"
 	[ "$status" -ne 0 ]
+	# Nor does what is refused take the name from others.
+	[ ! -e "$FLEET/w1/private-images" ]
 	run sandbox image login "$REGISTRY" --password-stdin <<<x
 	[ "$status" -eq 2 ] || [[ $output == *"-u USER"* ]]
 	login red puller "$REGISTRY_PASSWORD"
